@@ -1,0 +1,3 @@
+"""Registers the course's pytest plugin: `--impl`, `--seed`, `--step`, the fixtures `lab` and `rng`."""
+
+pytest_plugins = ["grader.plugin"]

@@ -1,0 +1,80 @@
+"""Try every known mistake on the tests of its own step: is it rejected, how clearly, and under which name?"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader import verdicts
+from grader.course import Lab, Mistake
+from grader.diagnosis import SketchBook, sketch
+from grader.implementations import apply_mistake
+from grader.running import TestRun, collect_tests, run_tests
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One mistake and what its own step's tests said of it."""
+
+    mistake: Mistake
+    runs: tuple[TestRun, ...]
+
+    @property
+    def failures(self) -> list[TestRun]:
+        return [run for run in self.runs if not run.verdict.passed]
+
+    @property
+    def margin(self) -> float:
+        """How many times more than allowed it errs in the check that rejects it most clearly.
+
+        An exception, a wrong type or shape count as infinite; leaving an interval does not count.
+        """
+        ratios = [
+            math.inf if run.verdict.verdict == verdicts.ERROR else run.failure[1].ratio
+            for run in self.failures
+            if run.failure is not None and not run.failure[1].interval
+        ]
+        return max(ratios, default=0.0)
+
+
+def try_mistakes(
+    lab: Lab,
+    seed: int,
+    mistakes: Sequence[Mistake] | None = None,
+    on_trial: Callable[[Trial], None] | None = None,
+) -> list[Trial]:
+    """Run each mistake (default: all of the lab) against the tests of its step, on the inputs of `seed`."""
+    tests = collect_tests(lab)
+    source = lab.solution.read_text(encoding="utf-8")
+    trials = []
+    with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
+        for mistake in lab.mistakes if mistakes is None else mistakes:
+            path = Path(folder) / f"{mistake.id}.py"
+            path.write_text(apply_mistake(source, mistake), encoding="utf-8")
+            own = [test for test in tests if lab.step_of(test).id == mistake.step]
+            trial = Trial(mistake, tuple(run_checks(lab, path, seed, own)))
+            trials.append(trial)
+            if on_trial is not None:
+                on_trial(trial)
+    return trials
+
+
+def run_checks(lab: Lab, path: Path, seed: int, tests: Sequence[str] | None = None) -> list[TestRun]:
+    """Run tests on a file, and keep the checks that each of them made."""
+    runs: list[TestRun] = []
+    run_tests(lab, path, seed, tests, on_run=runs.append)
+    return runs
+
+
+def sketch_mistakes(trials: Iterable[Trial], seed: int) -> SketchBook:
+    """The sketch of each mistake's wrong value, at the check that rejects it in each test."""
+    book = SketchBook(seed)
+    for trial in trials:
+        for run in trial.failures:
+            if run.failure is not None:
+                index, check = run.failure
+                book.add(run.verdict.test, index, trial.mistake.id, sketch(check.actual, check.part))
+    return book

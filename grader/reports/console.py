@@ -1,0 +1,184 @@
+"""What the terminal shows of a class: a progress bar while it runs, a table of marks at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from grader.course import Course
+from grader.marking import Result
+from grader.reports.rows import (
+    NOT_RUN,
+    OUTCOMES,
+    PASSED,
+    STOPPED,
+    TO_DO,
+    UNDECIDED,
+    WRONG,
+    Outcome,
+    Row,
+    in_order,
+)
+from grader.reports.tallies import LabTally, by_lab
+from grader.reports.text import one_line
+
+_STYLES = {
+    PASSED: "green",
+    WRONG: "red",
+    TO_DO: "dim",
+    STOPPED: "magenta",
+    NOT_RUN: "dim",
+    UNDECIDED: "yellow",
+}
+_NAME_WIDTH = 28
+_PLAIN_WIDTH = 120  # a file or a pipe has no width of its own
+_GAPS = 14  # blanks between and around the five columns
+_PLAIN_LINES = 10  # lines of progress that a file or a pipe gets
+_ABOUT = {
+    "results.jsonl": "every verdict, for programs",
+    "gradebook.sqlite": "every verdict, for the next run",
+    "marks.csv": "marks, for a spreadsheet",
+    "report.html": "the class, for a browser",
+}
+
+
+class ClassProgress:
+    """Progress of a class: a live bar in a terminal, at most ten plain lines elsewhere.
+
+    Use it as a context manager; call `start` when a submission begins and `finish` with its result.
+    """
+
+    def __init__(self, total: int, console: Console) -> None:
+        self._total = total
+        self._console = console
+        self._done = 0
+        self._failures = 0
+        self._began = time.monotonic()
+        self._live = Progress(
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}", markup=False),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[failures]}", markup=False),
+            TextColumn("{task.fields[student]}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._live.add_task("", total=total, rate="", failures="", student="")
+
+    def __enter__(self) -> ClassProgress:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def start(self, student: str) -> None:
+        """Show `student` as the one being graded."""
+        self._live.update(self._task, student=_printable(self._console, student, _NAME_WIDTH))
+
+    def finish(self, result: Result) -> None:
+        """Count a graded submission; one without full marks is a failure."""
+        self._done += 1
+        self._failures += result.points < result.max_points
+        rate = f"{self._done / max(time.monotonic() - self._began, 1e-9):.1f} a second"
+        failures = f"{self._failures} without full marks"
+        self._live.update(self._task, completed=self._done, rate=rate, failures=failures)
+        # A line wherever another tenth of the class is complete.
+        tenths = self._done * _PLAIN_LINES // self._total, (self._done - 1) * _PLAIN_LINES // self._total
+        if not self._console.is_terminal and tenths[0] > tenths[1]:
+            _print_line(self._console, Text(f"graded {self._done} of {self._total} ({rate}, {failures})"))
+
+
+def print_summary(results: Sequence[Result], course: Course, paths: Sequence[Path], console: Console) -> None:
+    """Print a row a student and lab, what to look at in it, and where the files in `paths` are."""
+    tallies = by_lab(course, in_order(results))
+    if tallies:
+        table = _table([(tally.lab.number, row) for tally in tallies for row in tally.rows], console)
+        console.print(table, crop=False)
+        _print_line(console, _legend(tallies, console))
+    else:
+        _print_line(console, Text("no submission was found"))
+    for tally in tallies:
+        _print_line(console, Text(_in_words(tally)))
+    width = max(len(str(path)) for path in paths)
+    for path in paths:
+        where = _printable(console, str(path)).ljust(width)
+        _print_line(console, Text(f"{where}  ").append(_ABOUT.get(path.name, ""), "dim"))
+
+
+def _in_words(tally: LabTally) -> str:
+    return (
+        f"lab {tally.lab.number}: {len(tally.results)} graded, mean {tally.mean:.1f} of {tally.max_points}, "
+        f"{tally.full_marks} with full marks, {len(tally.attention)} to look at"
+    )
+
+
+def _table(rows: Sequence[tuple[str, Row]], console: Console) -> Table:
+    """One line a row; in a narrow terminal the last column is cut, then the names, never points and steps."""
+    width = console.width if console.is_terminal else _PLAIN_WIDTH
+    steps_width = max(5, 2 * max(len(row.steps) for _, row in rows) - 1)
+    left = width - (3 + 10 + steps_width + _GAPS)
+    name_width = max(7, min(_NAME_WIDTH, left // 2, max(cell_len(row.result.student) for _, row in rows)))
+    note_width = max(10, left - name_width)
+    # A width of its own: Rich would otherwise shrink every column alike.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, width=width - left + name_width + note_width)
+    for title, column_width in (
+        ("student", name_width),
+        ("lab", 3),
+        ("points", 10),
+        ("steps", steps_width),
+        ("to look at", note_width),
+    ):
+        justify: Literal["left", "right"] = "right" if title == "points" else "left"
+        table.add_column(title, width=column_width, no_wrap=True, overflow="ellipsis", justify=justify)
+    for lab, row in rows:
+        steps = Text(" ").join(_symbol(step.outcome, console) for step in row.steps)
+        table.add_row(
+            Text(_printable(console, row.result.student, _NAME_WIDTH)),
+            Text(_printable(console, lab)),
+            Text(f"{row.result.points} of {row.result.max_points}"),
+            steps,
+            Text(_printable(console, row.note), "bold" if row.attention else ""),
+        )
+    return table
+
+
+def _legend(tallies: Iterable[LabTally], console: Console) -> Text:
+    seen = {outcome for tally in tallies for outcome in tally.outcomes}
+    parts = (_symbol(o, console) + Text(f" {o.meaning}", "dim") for o in OUTCOMES if o in seen)
+    return Text("   ").join(parts)
+
+
+def _symbol(outcome: Outcome, console: Console) -> Text:
+    return Text(outcome.symbol if _has_unicode(console) else outcome.ascii, _STYLES[outcome])
+
+
+def _has_unicode(console: Console) -> bool:
+    return console.encoding.lower().startswith("utf")
+
+
+def _printable(console: Console, text: str, width: int | None = None) -> str:
+    """`text` on one visible line, without characters that the terminal's encoding lacks."""
+    line = one_line(text, width)
+    if _has_unicode(console):
+        return line
+    return line.encode(console.encoding, "replace").decode(console.encoding)
+
+
+def _print_line(console: Console, text: Text) -> None:
+    """Print without wrapping, so that a path stays one word."""
+    console.print(text, soft_wrap=True, highlight=False)

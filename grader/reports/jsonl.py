@@ -1,0 +1,31 @@
+"""`results.jsonl`: one JSON object a student and lab, for other programs. Its keys are a fixed interface."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from grader.marking import Result
+
+
+def jsonl(results: Iterable[Result]) -> bytes:
+    """One line a result, in the given order, in ASCII: any JSON reader splits and decodes it alike."""
+    return "".join(json.dumps(_as_object(result)) + "\n" for result in results).encode("ascii")
+
+
+def _as_object(result: Result) -> dict[str, Any]:
+    return {
+        "student": result.student,
+        "lab": result.lab,
+        "points": result.points,
+        "max_points": result.max_points,
+        "message": result.message,
+        "steps": [
+            {"step": step.step, "points": step.points, "max_points": step.max_points} for step in result.steps
+        ],
+        "tests": [
+            {"test": verdict.test, "verdict": verdict.verdict, "message": verdict.message}
+            for verdict in result.tests
+        ],
+    }

@@ -1,0 +1,157 @@
+"""One student's result in a lab as reports show it: an outcome a step, and one line on what to look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+from grader import verdicts
+from grader.course import CourseError, Lab, Mistake
+from grader.marking import Result, StepMarks
+from grader.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a step, coarse enough for one character."""
+
+    id: str
+    symbol: str
+    ascii: str  # for terminals without Unicode
+    meaning: str
+
+
+PASSED = Outcome("passed", "✓", "+", "passed")
+WRONG = Outcome("wrong", "✗", "x", "wrong")
+TO_DO = Outcome("todo", "○", ".", "to do")
+STOPPED = Outcome("stopped", "!", "!", "stopped")
+NOT_RUN = Outcome("notrun", "–", "-", "not run")
+UNDECIDED = Outcome("undecided", "?", "?", "undecided")
+OUTCOMES = (PASSED, WRONG, TO_DO, STOPPED, NOT_RUN, UNDECIDED)
+
+_OUTCOME_OF = {
+    verdicts.PASS: PASSED,
+    verdicts.WRONG: WRONG,
+    verdicts.ERROR: WRONG,
+    verdicts.TO_DO: TO_DO,
+    verdicts.TIME_OUT: STOPPED,
+    verdicts.MEMORY: STOPPED,
+    verdicts.CRASHED: STOPPED,
+    verdicts.FORBIDDEN: STOPPED,
+    verdicts.MISSING: NOT_RUN,
+    verdicts.GRADER_ERROR: UNDECIDED,
+}
+# A step's outcome is the gravest of its tests: what a person must look at comes first.
+_GRAVITY = (UNDECIDED, STOPPED, NOT_RUN, WRONG, TO_DO, PASSED)
+_NEEDS_A_LOOK = frozenset({UNDECIDED, STOPPED, NOT_RUN})
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tests that are not passed, with the same verdict and message."""
+
+    verdict: str
+    outcome: Outcome
+    tests: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """A step of one student's result."""
+
+    marks: StepMarks
+    outcome: Outcome
+    passed: tuple[str, ...]
+    failed: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One student's result in a lab."""
+
+    result: Result
+    steps: tuple[StepRow, ...]
+    mistakes: tuple[str, ...]  # names of the mistakes it looks like, each once
+    attention: str  # why a person should look at it; "" if none needs to
+
+    @property
+    def note(self) -> str:
+        """The line beside the marks: about the submission itself, else about the mistake it looks like."""
+        if self.attention or not self.mistakes:
+            return self.attention
+        return "looks like: " + "; ".join(self.mistakes)
+
+    @property
+    def passed(self) -> int:
+        return sum(len(step.passed) for step in self.steps)
+
+    @property
+    def full_marks(self) -> bool:
+        return self.result.points >= self.result.max_points
+
+
+def in_order(results: Iterable[Result]) -> list[Result]:
+    """Sorted by student, whatever the case of their names, and lab: the order of every report."""
+    return sorted(results, key=lambda result: (result.student.casefold(), result.student, result.lab))
+
+
+def row_of(lab: Lab, result: Result) -> Row:
+    """`result` with its tests sorted into the steps of its lab."""
+    by_step: dict[int, list[Verdict]] = {step.step: [] for step in result.steps}
+    for verdict in result.tests:
+        by_step.setdefault(lab.step_of(verdict.test).number, []).append(verdict)
+    return Row(
+        result=result,
+        steps=tuple(_step_row(marks, by_step[marks.step]) for marks in result.steps),
+        mistakes=tuple(mistake_name(lab, id) for id in mistake_ids(result)),
+        attention=result.message or _attention(result),
+    )
+
+
+def mistake_ids(result: Result) -> tuple[str, ...]:
+    """The known mistakes that failed tests look like, each once, in the order of the tests."""
+    return tuple(dict.fromkeys(verdict.mistake for verdict in result.tests if verdict.mistake))
+
+
+def mistake_name(lab: Lab, id: str) -> str:
+    mistake = find_mistake(lab, id)
+    return mistake.name if mistake else id
+
+
+def find_mistake(lab: Lab, id: str) -> Mistake | None:
+    """The mistake, or None where verdicts are older than the course's list, or the list isn't there."""
+    try:
+        return lab.mistake(id)
+    except CourseError:
+        return None
+
+
+def _step_row(marks: StepMarks, tests: list[Verdict]) -> StepRow:
+    failed = [verdict for verdict in tests if not verdict.passed]
+    return StepRow(
+        marks=marks,
+        outcome=UNDECIDED if marks.points is None else _gravest(tests),
+        passed=tuple(verdict.test for verdict in tests if verdict.passed),
+        failed=tuple(
+            Group(verdict, _OUTCOME_OF[verdict], tuple(item.test for item in items), message)
+            for (verdict, message), items in groupby(failed, key=lambda item: (item.verdict, item.message))
+        ),
+    )
+
+
+def _gravest(tests: Iterable[Verdict]) -> Outcome:
+    outcomes = {_OUTCOME_OF[verdict.verdict] for verdict in tests}
+    return next((outcome for outcome in _GRAVITY if outcome in outcomes), NOT_RUN)
+
+
+def _attention(result: Result) -> str:
+    """Which verdicts of a submission without a message of its own are no plain pass or fail."""
+    counts = Counter(item.verdict for item in result.tests if _OUTCOME_OF[item.verdict] in _NEEDS_A_LOOK)
+    parts = [f"{verdict}: {count} test{'s' * (count > 1)}" for verdict, count in counts.items()]
+    withheld = [str(step.step) for step in result.steps if step.points is None]
+    if withheld:
+        parts.append(f"points withheld: step {', '.join(withheld)}")
+    return "; ".join(parts)

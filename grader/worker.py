@@ -1,0 +1,301 @@
+"""A fresh process per submission: runs a lab's tests on one file, under a clock that this side holds.
+
+The child process starts isolated, in an empty folder, with the tests and the configuration of the course
+alone. It reports each test on a private channel; what the submission prints goes elsewhere and is capped.
+A test that hangs or ends its process is lost, and the remaining tests run in a fresh process.
+
+The comparison still happens in the process that runs the student's code, so a submission that sets out to
+forge its verdicts can: this module keeps accidents apart from each other, not attacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from grader.course import Lab, load_lab
+from grader.process import OUTPUT_BYTES, TICK, Process, Send, clean, open_channel
+from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, VERDICTS, Verdict
+
+MOST_ENDS = 3  # processes that a submission may hang or end before its remaining tests are given up
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds of wall time: for a test (or the import), for a submission, for the start of a process."""
+
+    test_seconds: float = 20.0
+    total_seconds: float = 120.0
+    start_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of one submission: a verdict for every planned test, in order.
+
+    `message` is one line about the submission as a whole ("" when there is nothing to say), `output` the
+    beginning of what it printed.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    message: str = ""
+    seconds: float = 0.0
+    output: str = ""
+
+
+class Stopped(Exception):
+    """The caller's stop flag was set; nothing was decided."""
+
+
+def judge(
+    lab: Lab,
+    exercise: Path,
+    seed: int,
+    limits: Limits,
+    tests: Sequence[str],
+    sketches_path: Path | None = None,
+    *,
+    stop: threading.Event | None = None,
+) -> Judgement:
+    """Run `tests` on the file `exercise` in fresh processes, and give every one of them exactly one verdict.
+
+    Whatever the file does (hang, exit, crash, flood) ends in verdicts and a message, never in an exception;
+    no process of it is left. Only `stop` ends a judgement early, with `Stopped`.
+    """
+    job = {
+        **_lab_job(lab),
+        "exercise": str(exercise.resolve()),
+        "seed": seed,
+        "sketches": str(sketches_path.resolve()) if sketches_path else None,
+    }
+    return _Attempt(job, limits, tests, stop or threading.Event()).run()
+
+
+def planned_tests(lab: Lab, limits: Limits) -> list[str]:
+    """Return the ids of a lab's tests in file order, collected in a process of their own.
+
+    Raises RuntimeError with one line when the tests can't be collected.
+    """
+    with Process(__name__, {**_lab_job(lab), "collect": True}) as process:
+        deadline = time.monotonic() + limits.start_seconds
+        reason = f"no answer within {limits.start_seconds:g} s"
+        while time.monotonic() < deadline:
+            event = process.next_event(TICK)
+            if event is not None and event.get("event") == "tests":
+                return [str(test) for test in event["tests"]]
+            if event is not None and event.get("event") == "fault":
+                reason = str(event.get("message"))
+                break
+            if event is None and process.is_over():
+                reason = process.last_line() or process.how_it_ended()
+                break
+    raise RuntimeError(f"the tests of {lab.name} can't be collected: {reason}")
+
+
+def _lab_job(lab: Lab) -> dict[str, Any]:
+    return {"lab": str(lab.folder.resolve()), "solutions": str(lab.solution_folder.resolve())}
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a process came to its end before all of its tests had reported."""
+
+    verdict: str
+    message: str
+    test: str | None = None  # the test that it was in, if any
+    seconds: float = 0.0
+
+
+class _Attempt:
+    """One submission on its way through as many processes as it needs."""
+
+    def __init__(self, job: dict[str, Any], limits: Limits, tests: Sequence[str], stop: threading.Event):
+        self._job, self._limits, self._tests, self._stop = job, limits, tests, stop
+        self._verdicts: dict[str, Verdict] = {}
+        self._time_left = limits.total_seconds
+        self._output = ""
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        self._phase = "start"  # then "import", then "tests"
+        self._current: str | None = None  # the test that runs now
+        self._since = time.monotonic()  # of the phase, or of the test
+        self._ready_at: float | None = None  # from then on, the time is the submission's
+
+    def run(self) -> Judgement:
+        began = time.monotonic()
+        message = self._run_all()
+        self._decide_rest(MISSING, "it did not report")
+        verdicts = tuple(self._verdicts[test] for test in self._tests)
+        if verdicts and not message and {(one.verdict, one.message) for one in verdicts} == {(ERROR, verdicts[0].message)}:
+            message = verdicts[0].message  # a file that can't be loaded
+        return Judgement(verdicts, message, time.monotonic() - began, self._output)
+
+    def _run_all(self) -> str:
+        """Run processes until every test is decided; return what is to say about the whole submission."""
+        for _ in range(MOST_ENDS):
+            if not self._pending():
+                return ""
+            end = self._run_process()
+            if end is None:
+                return ""
+            if end.test is None:
+                self._decide_rest(end.verdict, end.message)
+                return end.message
+            self._decide(Verdict(end.test, end.verdict, end.message, end.seconds))
+            if self._time_left <= 0:
+                reason = f"the submission used up its {self._limits.total_seconds:g} s"
+                self._decide_rest(TIME_OUT, f"not run: {reason}")
+                return reason
+        if not self._pending():
+            return ""
+        self._decide_rest(MISSING, f"not run: {MOST_ENDS} tests before it hung or ended the process")
+        return f"{MOST_ENDS} tests hung or ended the process; the rest was not run"
+
+    def _pending(self) -> list[str]:
+        return [test for test in self._tests if test not in self._verdicts]
+
+    def _decide(self, verdict: Verdict) -> None:
+        self._verdicts.setdefault(verdict.test, verdict)
+
+    def _decide_rest(self, verdict: str, message: str) -> None:
+        for test in self._pending():
+            self._decide(Verdict(test, verdict, message))
+
+    def _run_process(self) -> _End | None:
+        """Run the pending tests in one process; None if it went through all that it was given."""
+        self._begin_process()
+        with Process(__name__, {**self._job, "tests": self._pending()}) as process:
+            try:
+                return self._follow(process)
+            finally:
+                process.stop()
+                self._output = (self._output + process.output())[:OUTPUT_BYTES]
+                if self._ready_at is not None:
+                    self._time_left -= time.monotonic() - self._ready_at
+
+    def _follow(self, process: Process) -> _End | None:
+        """Take in a process's events until it is done, over, or out of time."""
+        while not self._stop.is_set():
+            event = process.next_event(TICK)
+            if event is None and process.is_over():
+                return self._lost(process)
+            kind = "" if event is None else event.get("event")
+            if kind in ("end", "fault") and self._current is not None:
+                return self._end_of_test(CRASHED, "the test ended the whole test run")
+            if kind == "end":
+                return None
+            if event is not None and kind == "fault":
+                return _End(GRADER_ERROR, f"the grader failed: {clean(event.get('message'))}")
+            if event is not None:
+                self._take_in(event)
+            late = self._late()
+            if late is not None:
+                return late
+        raise Stopped
+
+    def _take_in(self, event: dict[str, Any]) -> None:
+        """Note how far the process is; accept a verdict about a planned test that has none yet."""
+        kind, test, now = event.get("event"), event.get("test"), time.monotonic()
+        if kind == "ready" and self._phase == "start":
+            self._phase, self._since, self._ready_at = "import", now, now
+        elif kind == "imported" and self._phase == "import":
+            self._phase, self._since = "tests", now
+        elif self._phase != "tests" or not isinstance(test, str) or test not in self._pending():
+            return
+        elif kind == "start":
+            self._current, self._since = test, now
+        elif kind == "verdict" and event.get("verdict") in VERDICTS:
+            seconds, mistake = event.get("seconds"), event.get("mistake")
+            self._decide(
+                Verdict(
+                    test,
+                    str(event["verdict"]),
+                    clean(event.get("message")),
+                    float(seconds) if isinstance(seconds, int | float) else 0.0,
+                    mistake if isinstance(mistake, str) else None,
+                )
+            )
+            self._current, self._since = None, now
+
+    def _late(self) -> _End | None:
+        """The end of a process whose time is over."""
+        limits, now = self._limits, time.monotonic()
+        if self._ready_at is None:
+            if now - self._since > limits.start_seconds:
+                return _End(GRADER_ERROR, f"the process did not start within {limits.start_seconds:g} s")
+            return None
+        if now - self._ready_at > self._time_left:
+            reason = f"stopped: the submission used up its {limits.total_seconds:g} s"
+            return self._end_of_test(TIME_OUT, reason)
+        if now - self._since <= limits.test_seconds:
+            return None
+        if self._phase == "import":
+            return _End(TIME_OUT, f"importing the file took over {limits.test_seconds:g} s; no test was run")
+        return self._end_of_test(TIME_OUT, f"stopped after {limits.test_seconds:g} s without a result")
+
+    def _lost(self, process: Process) -> _End:
+        """The end of a process that went away by itself."""
+        how = process.how_it_ended()
+        if self._phase == "start":
+            return _End(GRADER_ERROR, f"the grader's process could not start: {process.last_line() or how}")
+        if self._phase == "import":
+            return _End(CRASHED, f"{how} while the file was imported; no test was run")
+        return self._end_of_test(CRASHED, how)
+
+    def _end_of_test(self, verdict: str, message: str) -> _End:
+        where = message if self._current is not None else f"{message}, between two tests"
+        return _End(verdict, where, self._current, time.monotonic() - self._since)
+
+
+def child() -> None:
+    """The other side: read one job, run its tests on the exercise, report each event as a line of JSON."""
+    job, send = open_channel()
+    try:
+        lab = load_lab(Path(job["lab"]), Path(job["solutions"]))
+        if job.get("collect"):
+            from grader import running
+
+            send("tests", tests=running.collect_tests(lab))
+        else:
+            _run_job(lab, job, send)
+    except Exception as error:
+        send("fault", message=f"{type(error).__name__}: {error}")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _run_job(lab: Lab, job: dict[str, Any], send: Send) -> None:
+    # These import torch: not at the top, so that the parent stays small.
+    import torch
+
+    from grader import implementations, running
+    from grader.diagnosis import SketchBook
+
+    exercise = Path(job["exercise"])
+    book = SketchBook.load(Path(job["sketches"])) if job["sketches"] else None
+    send("ready")
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    # Every test loads the file itself; once beforehand, it shows whether the import alone hangs or ends.
+    with contextlib.suppress(implementations.BrokenImplementation, NotImplementedError):
+        implementations.load(exercise)
+    torch.set_default_dtype(dtype)
+    torch.set_grad_enabled(grad)
+    send("imported")
+    running.run_tests(
+        lab,
+        exercise,
+        job["seed"],
+        job["tests"],
+        sketches=book,
+        on_start=lambda test: send("start", test=test),
+        on_verdict=lambda verdict: send("verdict", **asdict(verdict)),
+    )
+    send("end")

@@ -1,0 +1,530 @@
+"""Lab 02, the training core: what stands between a network and a number that goes down.
+
+Seven steps, in the order in which a training run meets them: fill the weights, keep the activations
+in range, measure the error, move the weights (AdamW, Muon), choose how far, and hold the gradients
+in check while a batch arrives in pieces.
+
+Conventions of the whole file: results have the dtype of the input (bfloat16 stays bfloat16), inputs
+are left untouched unless a name ends in an underscore, and a `generator` is the only source of randomness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
+
+
+def _widened(x: Tensor) -> Tensor:
+    """float32 for the 16-bit dtypes, whose sums lose digits and overflow; anything else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+# ---------------------------------------------------------------------------- step 1: initialisation
+
+
+def kaiming_normal_(
+    w: Tensor, fan_in: int, gain: float = math.sqrt(2.0), *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Fill `w` in place with samples of N(0, gain² / fan_in) and return it.
+
+    The factor gain² = 2 makes up for a ReLU, which throws away half of the mean square of a signal.
+
+    w: any number of dimensions, any floating dtype; may be an `nn.Parameter` that requires grad.
+        It stays the same object, keeps requiring grad and stays a leaf: filling is not recorded.
+    fan_in: number of inputs that one output sums over. It is taken from here, never from w.shape.
+    gain: the standard deviation is gain / sqrt(fan_in).
+    generator: the only source of randomness if given; the global random state is then neither read
+        nor moved. None: torch's global generator.
+    Returns `w` itself.
+
+    Source: He et al. 2015, Delving Deep into Rectifiers.
+    """
+    with torch.no_grad():
+        std = gain / math.sqrt(fan_in)
+        w.normal_(0.0, std, generator=generator)
+    return w
+
+
+def xavier_uniform_(
+    w: Tensor, fan_in: int, fan_out: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Fill `w` in place with samples of U(−a, a) of variance 2 / (fan_in + fan_out) and return it.
+
+    The variance of U(−a, a) is a²/3, which fixes a. It is the compromise between keeping the variance
+    of the signal on its way forward (1 / fan_in) and of the gradient on its way back (1 / fan_out).
+
+    w, generator, return value: as in `kaiming_normal_`. The fans come from the arguments only.
+
+    Source: Glorot and Bengio 2010, Understanding the Difficulty of Training Deep Feedforward Networks.
+    """
+    with torch.no_grad():
+        bound = math.sqrt(6.0 / (fan_in + fan_out))
+        w.uniform_(-bound, bound, generator=generator)
+    return w
+
+
+def activation_stds(depth: int, width: int, init: str, batch: int = 512, seed: int = 0) -> list[float]:
+    """Standard deviation of the activations after each ReLU of a bias-free MLP (given).
+
+    Unit normal inputs of shape (batch, width) pass `depth` times through h ← relu(h Wᵀ) in float32.
+
+    init: "kaiming" (your `kaiming_normal_`), "standard" (N(0, 1)) or "small" (N(0, 0.01²)) for each W of
+        shape (width, width); anything else is a ValueError.
+    seed: of the generator that draws all numbers; the same seed gives the same list.
+    Returns `depth` floats.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    fillers: dict[str, Callable[[Tensor], Tensor]] = {
+        "kaiming": lambda w: kaiming_normal_(w, width, generator=generator),
+        "standard": lambda w: w.normal_(0.0, 1.0, generator=generator),
+        "small": lambda w: w.normal_(0.0, 0.01, generator=generator),
+    }
+    if init not in fillers:
+        raise ValueError(f"init must be one of {', '.join(fillers)}, not {init!r}")
+    h = torch.randn(batch, width, generator=generator)
+    stds = []
+    for _ in range(depth):
+        h = torch.relu(h @ fillers[init](torch.empty(width, width)).T)
+        stds.append(float(h.std()))
+    return stds
+
+
+# ------------------------------------------------------------------------------------ step 2: norms
+
+
+class LayerNorm(nn.Module):
+    """Normalise the last dimension to mean 0 and variance 1, then scale and shift it.
+
+        y = (x − μ) / sqrt(σ² + ε) · weight + bias
+
+    μ and σ² are the mean and the biased variance (divided by N, not N − 1) over the last dimension.
+
+    Parameters, and the only ones: `weight` of shape (dim,), ones, and `bias` of shape (dim,), zeros.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-5) -> None:
+        """Make `weight` (ones) and `bias` (zeros), both `nn.Parameter`s of shape (dim,); remember `eps`."""
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: shape (..., dim), also (dim,). Returns the same shape and dtype; x is not changed.
+
+        The variance is taken in two passes (first the mean, then the mean square of what is left), so that
+        a float64 row near 1e8 is right to 1e-6. ε stands inside the root. Gradients flow through
+        both statistics. For float16 and bfloat16, as in torch, everything up to and including the
+        multiplication by `weight` and the addition of `bias` happens in float32 and is rounded once.
+        """
+        wide = _widened(x)
+        mean = wide.mean(dim=-1, keepdim=True)
+        centred = wide - mean
+        variance = centred.square().mean(dim=-1, keepdim=True)
+        normalised = centred / torch.sqrt(variance + self.eps)
+        return (normalised * self.weight + self.bias).to(x.dtype)
+
+
+class RMSNorm(nn.Module):
+    """Divide the last dimension by its root mean square, then scale it: no mean, no bias.
+
+        y = x / sqrt(mean(x²) + ε) · weight
+
+    Up to ε the result does not change when x is multiplied by a positive number.
+
+    The only parameter: `weight` of shape (dim,), ones.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-6) -> None:
+        """Make `weight` (ones), an `nn.Parameter` of shape (dim,); remember `eps`."""
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: shape (..., dim), also (dim,). Returns the same shape and dtype; x is not changed.
+
+        ε is the same number for every dtype and stands inside the root; a row of zeros gives zeros.
+        For float16 and bfloat16 the squares are taken and added up in float32 (300² does not fit into
+        float16). As in torch the multiplication by `weight` comes before the rounding.
+        """
+        wide = _widened(x)
+        mean_square = wide.square().mean(dim=-1, keepdim=True)
+        normalised = wide / torch.sqrt(mean_square + self.eps)
+        return (normalised * self.weight).to(x.dtype)
+
+
+# ---------------------------------------------------------------------------- step 3: cross-entropy
+
+
+def cross_entropy(
+    logits: Tensor,
+    targets: Tensor,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Masked cross-entropy with label smoothing, from logits.
+
+        loss of a position = (1 − s) · (−log p_target) + s · (−mean over classes c of log p_c)
+
+    with p = softmax of the position's logits and s = label_smoothing; 0 where the target is ignored.
+
+    logits: shape (..., C). targets: integers of shape (...), each a class or `ignore_index`.
+    ignore_index: any integer, also −1 or a class. The smoothing term is masked like the rest.
+    reduction: "none" gives one loss per position as a flat vector, 0 where ignored; "sum" their sum;
+        "mean" the sum divided by the number of positions that are not ignored. Else ValueError.
+    Returns a tensor of the logits' dtype (float16 and bfloat16 are computed in float32); the
+    arguments are not changed, and the result can be differentiated with respect to the logits.
+
+    Stability: log p = z − log Σ exp(z) with z = x − max x, each row by its own maximum. So float32 logits
+    with an offset of 1e7 are right to 2e-6, and logits of 1e300 give the right value; a probability is
+    never formed before its logarithm is taken.
+    Ignored rows may hold NaN or inf: they leave the loss and every gradient as they are, and get
+    gradient 0 themselves. All rows ignored, as in torch: "mean" is NaN with gradients exactly 0, "sum" is 0,
+    "none" is zeros.
+
+    Source: Szegedy et al. 2016, Rethinking the Inception Architecture (label smoothing).
+    """
+    if reduction not in ("none", "sum", "mean"):
+        raise ValueError(f"reduction must be none, sum or mean, not {reduction!r}")
+    flat = _widened(logits).reshape(-1, logits.shape[-1])
+    labels = targets.reshape(-1)
+    ignored = labels == ignore_index
+    # Rows and labels of ignored positions are replaced before any arithmetic: 0 · NaN would be NaN.
+    rows = flat.masked_fill(ignored[:, None], 0.0)
+    labels = labels.masked_fill(ignored, 0)
+
+    shifted = rows - rows.detach().amax(dim=-1, keepdim=True)
+    log_p = shifted - shifted.exp().sum(dim=-1, keepdim=True).log()
+    losses = -log_p.gather(-1, labels[:, None]).squeeze(-1)
+    if label_smoothing:
+        spread = -log_p.mean(dim=-1)
+        losses = (1 - label_smoothing) * losses + label_smoothing * spread
+    losses = losses.masked_fill(ignored, 0.0)
+
+    if reduction == "none":
+        return losses.to(logits.dtype)
+    total = losses.sum()
+    if reduction == "mean":
+        total = total / (~ignored).sum()
+    return total.to(logits.dtype)
+
+
+# ------------------------------------------------------------------------------------ step 4: AdamW
+
+
+class AdamW(Optimizer):
+    """Adam with weight decay that is decoupled from the gradient.
+
+    For each parameter p with gradient g, at its own step t = 1, 2, ...:
+
+        p ← p · (1 − lr·wd)
+        m ← β₁ m + (1 − β₁) g          m̂ = m / (1 − β₁ᵗ)
+        v ← β₂ v + (1 − β₂) g²         v̂ = v / (1 − β₂ᵗ)
+        p ← p − lr · m̂ / (sqrt(v̂) + ε)
+
+    m and v start at 0. The decay comes first and uses lr, as in `torch.optim.AdamW`, which this
+    matches to 1e-10 in float64.
+
+    Source: Kingma and Ba 2015, Adam; Loshchilov and Hutter 2019, Decoupled Weight Decay Regularization
+    (who multiply the decay by the schedule alone; torch multiplies it by lr, and so do we).
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ) -> None:
+        """Store the options as the defaults of every parameter group (given).
+
+        params: an iterable of parameters, or of dicts with their own options (groups).
+        """
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter once, in place, and return the closure's value (None without closure).
+
+        closure: recomputes the loss and the gradients. It is called once, before the update, with
+            gradients switched on even if the caller has them off.
+        Options (lr, betas, eps, weight_decay) are read from each of `self.param_groups` at every step, since
+        schedules write there. A parameter without gradient (`p.grad is None`) is neither moved nor
+        decayed nor counted; a gradient of zeros is a gradient.
+        State: m, v and the step count t of each parameter live in `self.state[p]`, so that `state_dict`
+        continues exactly where it stopped. m and v have the parameter's dtype and carry no graph.
+        `p.grad` is not changed.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._update(p, p.grad, group)
+        return loss
+
+    def _update(self, p: Tensor, g: Tensor, group: dict[str, Any]) -> None:
+        """One step of one parameter; called with gradients off."""
+        lr, eps, weight_decay = group["lr"], group["eps"], group["weight_decay"]
+        beta1, beta2 = group["betas"]
+        state = self.state[p]
+        if not state:
+            state.update(step=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
+        state["step"] += 1
+        t, m, v = state["step"], state["m"], state["v"]
+
+        p.mul_(1 - lr * weight_decay)
+        m.mul_(beta1).add_(g, alpha=1 - beta1)
+        v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        m_hat = m / (1 - beta1**t)
+        v_hat = v / (1 - beta2**t)
+        p.sub_(lr * m_hat / (v_hat.sqrt() + eps))
+
+
+# ------------------------------------------------------------------- step 5: Newton–Schulz and Muon
+
+
+def newton_schulz(
+    G: Tensor,
+    steps: int = 5,
+    coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+    eps: float = 1e-7,
+) -> Tensor:
+    """Push the singular values of a matrix towards 1 and leave its singular vectors alone.
+
+        X₀ = G / (‖G‖_F + ε)
+        X ← a X + (b A + c A²) X   with A = X Xᵀ,   `steps` times
+
+    Each step replaces every singular value σ by a σ + b σ³ + c σ⁵. A is formed on the short side: a matrix
+    with more rows than columns is transposed first and transposed back at the end. It only saves time.
+
+    G: shape (rows, columns), not changed. Computed and returned in the dtype of G.
+    coefficients: (a, b, c). The default is quick and never settles: singular values end between about 0.68
+        and 1.13. The cubic (1.5, −0.5, 0) converges to the polar factor U Vᵀ of G = U S Vᵀ.
+    eps: is added to the norm, so that a matrix of zeros gives zeros.
+
+    Source: Jordan et al. 2024, Muon (the coefficients); the cubic iteration is much older (Higham 2008).
+    """
+    a, b, c = coefficients
+    tall = G.shape[0] > G.shape[1]
+    X = G.T if tall else G
+    X = X / (X.square().sum().sqrt() + eps)
+    for _ in range(steps):
+        A = X @ X.T
+        X = a * X + (b * A + c * (A @ A)) @ X
+    return X.T if tall else X
+
+
+class Muon(Optimizer):
+    """Momentum whose update is orthogonalised: steepest descent under the spectral norm, for matrices.
+
+    For each parameter p of shape (rows, columns) with gradient g:
+
+        b ← μ b + g                               b starts at 0
+        u = g + μ b   with Nesterov (b is the new one),   u = b   without
+        p ← p · (1 − lr·wd)                       the raw lr
+        p ← p − lr · sqrt(max(1, rows/columns)) · NS(u)
+
+    with NS = `newton_schulz` run for `ns_steps` steps.
+
+    Source: Jordan et al. 2024, Muon: An Optimizer for Hidden Layers in Neural Networks.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_steps: int = 5,
+        weight_decay: float = 0.0,
+    ) -> None:
+        """Store the options as the defaults of every parameter group (given).
+
+        params: as in AdamW. `Optimizer.__init__` hands each group to `add_param_group`.
+        """
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_steps": ns_steps,
+            "weight_decay": weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group as `Optimizer.add_param_group` does, but refuse what isn't a matrix.
+
+        A group with a parameter that isn't 2-D is a ValueError, and the optimizer stays as it was. The
+        constructor comes through here too, so the check holds for every group.
+        """
+        super().add_param_group(param_group)
+        shapes = [tuple(p.shape) for p in self.param_groups[-1]["params"] if p.ndim != 2]
+        if shapes:
+            self.param_groups.pop()
+            raise ValueError(f"Muon takes 2-D parameters only, not one of shape {shapes[0]}")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter once, in place, and return the closure's value (None without closure).
+
+        Closure, options, parameters without gradient, `p.grad` and graphs: as in `AdamW.step`. The momentum
+        b lives in `self.state[p]`. A parameter that isn't 2-D is a ValueError here at the latest.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._update(p, p.grad, group)
+        return loss
+
+    def _update(self, p: Tensor, g: Tensor, group: dict[str, Any]) -> None:
+        """One step of one matrix; called with gradients off."""
+        mu, lr = group["momentum"], group["lr"]
+        state = self.state[p]
+        if not state:
+            state["momentum"] = torch.zeros_like(p)
+        b = state["momentum"]
+
+        b.mul_(mu).add_(g)
+        u = g + mu * b if group["nesterov"] else b
+        direction = newton_schulz(u, group["ns_steps"])
+        rows, columns = p.shape
+        scale = math.sqrt(max(1.0, rows / columns))
+        p.mul_(1 - lr * group["weight_decay"])
+        p.sub_(lr * scale * direction)
+
+
+# -------------------------------------------------------------------------------- step 6: schedules
+
+
+def lr_cosine(step: int, max_lr: float, min_lr: float, warmup_steps: int, total_steps: int) -> float:
+    """Learning rate of step s = 0, 1, ...: linear warm-up, then half a cosine wave down to min_lr.
+
+        s < w:      max_lr · (s + 1) / w
+        w ≤ s < T:  min_lr + (max_lr − min_lr) · (1 + cos(π (s − w) / (T − w))) / 2
+        s ≥ T:      min_lr
+
+    with w = warmup_steps and T = total_steps. The warm-up comes from 0, not from min_lr, and reaches max_lr
+    at step w − 1; step w has it again. The last case beats the first. w may be 0 or T. Always a float, also
+    for integer rates.
+
+    Source: Loshchilov and Hutter 2017, SGDR.
+    """
+    if step >= total_steps:
+        return float(min_lr)
+    if step < warmup_steps:
+        return max_lr * (step + 1) / warmup_steps
+    progress = (step - warmup_steps) / (total_steps - warmup_steps)
+    return min_lr + (max_lr - min_lr) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def lr_wsd(
+    step: int, max_lr: float, min_lr: float, warmup_steps: int, total_steps: int, decay_frac: float = 0.2
+) -> float:
+    """Learning rate of step s = 0, 1, ...: warm-up, stable, decay.
+
+        s < w:      max_lr · (s + 1) / w
+        s < T − d:  max_lr
+        s < T:      max_lr + (min_lr − max_lr) · (s − (T − d)) / d
+        s ≥ T:      min_lr
+
+    with w = warmup_steps, T = total_steps and d = int(decay_frac · T), which cuts off (and counts the warm-up
+    as part of T). Where they overlap, warm-up beats decay, and the last case beats both. w may be 0 or T,
+    decay_frac anything from 0 (no decay) to 1 (no stable phase). Always a float, also for integer rates.
+
+    Source: Hu et al. 2024, MiniCPM.
+    """
+    if step >= total_steps:
+        return float(min_lr)
+    if step < warmup_steps:
+        return max_lr * (step + 1) / warmup_steps
+    decay_steps = int(decay_frac * total_steps)
+    decay_start = total_steps - decay_steps
+    if step < decay_start:
+        return float(max_lr)
+    return max_lr + (min_lr - max_lr) * (step - decay_start) / decay_steps
+
+
+# ---------------------------------------------------------------- step 7: clipping and accumulation
+
+
+def clip_grad_norm_(params: Tensor | Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale all gradients by one factor, in place, so that together they are no longer than `max_norm`.
+
+        norm = sqrt(Σ over all entries of all gradients of g²)
+        g ← g · min(1, max_norm / (norm + 1e-6))
+
+    The direction of the whole gradient stays, which is the point of a single factor. Because of the 1e-6
+    (torch has it too) a norm equal to max_norm is still scaled a little. Below, gradients keep every bit.
+
+    params: a single tensor, or any iterable of tensors, also a generator (which can be walked only once).
+        Parameters without gradient (`p.grad is None`) are skipped. Each `p.grad` stays the same object.
+    Returns the norm before clipping, a 0-d tensor of the gradients' dtype without graph; tensor 0.0 if
+    there is no gradient at all.
+
+    Source: Pascanu, Mikolov and Bengio 2013, On the Difficulty of Training Recurrent Neural Networks.
+    """
+    parameters = [params] if isinstance(params, Tensor) else list(params)
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    if not gradients:
+        return torch.tensor(0.0)
+    with torch.no_grad():
+        squares = torch.stack([_widened(g).square().sum() for g in gradients])
+        norm = squares.sum().sqrt()
+        factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        for g in gradients:
+            g.mul_(factor)
+    return norm.to(gradients[0].dtype)
+
+
+def accumulate_gradients(
+    model: Callable[[Tensor], Tensor],
+    micro_batches: Iterable[tuple[Tensor, Tensor]],
+    ignore_index: int = -100,
+) -> Tensor:
+    """Gradients of one large batch that arrives in pieces.
+
+    Adds to every `p.grad` the gradient of the mean loss over the valid tokens of all micro-batches together:
+
+        loss = Σ over micro-batches (sum of cross-entropy over its valid tokens) / (valid tokens in all)
+
+    A mean of the micro-batches' means would be something else as soon as their counts of valid tokens differ.
+
+    model: called as model(x), returns logits of shape (..., C).
+    micro_batches: any iterable, also a generator, of (x, y) with targets y of shape (...); shapes may differ
+        from one to the next. ValueError if there is none at all.
+    ignore_index: targets that do not count. A micro-batch with nothing else adds 0.
+    The valid tokens are counted first. Then each micro-batch takes one forward and one backward before the
+    next forward, so that only one graph is alive at a time. Gradients that are already there are kept and
+    added to.
+    Returns that mean loss: 0-d, detached. If every token is ignored it is NaN, and the gradients are zeros.
+    """
+    batches = list(micro_batches)
+    if not batches:
+        raise ValueError("accumulate_gradients needs at least one micro-batch, got none")
+    valid_tokens = sum(int((y != ignore_index).sum()) for _, y in batches)
+    losses = []
+    for x, y in batches:
+        loss = cross_entropy(model(x), y, ignore_index=ignore_index, reduction="sum") / valid_tokens
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.detach())
+    return torch.stack(losses).sum()
