@@ -161,7 +161,17 @@ class Gradebook:
                 "FROM marks JOIN attempts ON key = attempt ORDER BY lower(student), student, marks.lab"
             ).fetchall()
             return [
-                Result(*row[:5], self._steps(row[0], row[1]), self._verdicts(row[5]), row[6]) for row in rows
+                Result(
+                    student,
+                    lab,
+                    points,
+                    most,
+                    message,
+                    self._steps(student, lab),
+                    self._verdicts(key),
+                    seconds,
+                )
+                for student, lab, points, most, message, key, seconds in rows
             ]
 
     def _steps(self, student: str, lab: str) -> tuple[StepMarks, ...]:

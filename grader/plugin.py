@@ -6,6 +6,7 @@ A test of a lab takes the fixtures `lab` (the module under test, loaded fresh) a
 from __future__ import annotations
 
 import hashlib
+import inspect
 import random
 import tempfile
 import traceback
@@ -215,7 +216,8 @@ def _explain_error(item: pytest.Item, error: BaseException, path: Path) -> tuple
     if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
         return "the exercise skipped its own test, which counts as not passed", None
     lines = [describe_error(error, path)]
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(item.path)]
+    test_file = inspect.getfile(item.function) if isinstance(item, pytest.Function) else str(item.path)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == test_file]
     if frames:
         lines.append(f"  in the test, line {frames[-1].lineno}: {(frames[-1].line or '')[:MOST_COLUMNS]}")
     check = checks.Check("", False, 0.0, f"raised {type(error).__name__}")

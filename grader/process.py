@@ -195,7 +195,6 @@ def _environment(scratch: str) -> dict[str, str]:
         "TMP": scratch,
         "MPLBACKEND": "Agg",  # a forgotten plt.show() must not wait for a person
         "OMP_NUM_THREADS": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
 
 

@@ -16,7 +16,7 @@ from grader.verdicts import Verdict
 
 
 @dataclass(frozen=True)
-class TestRun:
+class Judged:
     """One test's verdict with the checks that it made; `failure` is the one that ended it, and its place."""
 
     verdict: Verdict
@@ -24,7 +24,7 @@ class TestRun:
     failure: tuple[int, Check] | None
 
 
-Listener = Callable[[TestRun], None]
+Listener = Callable[[Judged], None]
 
 
 def collect_tests(lab: Lab) -> list[str]:
@@ -126,5 +126,5 @@ class _Session:
             if self.on_run is not None:
                 log = item.stash.get(plugin.LOG, None)
                 checks = tuple(log.checks) if log else ()
-                self.on_run(TestRun(verdict, checks, item.stash.get(plugin.FAILURE, None)))
+                self.on_run(Judged(verdict, checks, item.stash.get(plugin.FAILURE, None)))
         return report

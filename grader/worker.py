@@ -134,7 +134,11 @@ class _Attempt:
         message = self._run_all()
         self._decide_rest(MISSING, "it did not report")
         verdicts = tuple(self._verdicts[test] for test in self._tests)
-        if verdicts and not message and {(one.verdict, one.message) for one in verdicts} == {(ERROR, verdicts[0].message)}:
+        if (
+            verdicts
+            and not message
+            and {(one.verdict, one.message) for one in verdicts} == {(ERROR, verdicts[0].message)}
+        ):
             message = verdicts[0].message  # a file that can't be loaded
         return Judgement(verdicts, message, time.monotonic() - began, self._output)
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from grader.course import Course, load_course
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command did."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Finished]  # runs a command with these arguments
 
 LAB_TOML = """
 title = "Tiny"

@@ -12,7 +12,7 @@ from grader import verdicts
 from grader.course import Lab, Mistake
 from grader.diagnosis import SketchBook, sketch
 from grader.implementations import apply_mistake
-from grader.running import TestRun, collect_tests, run_tests
+from grader.running import Judged, collect_tests, run_tests
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Trial:
     """One mistake and what its own step's tests said of it."""
 
     mistake: Mistake
-    runs: tuple[TestRun, ...]
+    runs: tuple[Judged, ...]
 
     @property
-    def failures(self) -> list[TestRun]:
+    def failures(self) -> list[Judged]:
         return [run for run in self.runs if not run.verdict.passed]
 
     @property
@@ -62,9 +62,9 @@ def try_mistakes(
     return trials
 
 
-def run_checks(lab: Lab, path: Path, seed: int, tests: Sequence[str] | None = None) -> list[TestRun]:
+def run_checks(lab: Lab, path: Path, seed: int, tests: Sequence[str] | None = None) -> list[Judged]:
     """Run tests on a file, and keep the checks that each of them made."""
-    runs: list[TestRun] = []
+    runs: list[Judged] = []
     run_tests(lab, path, seed, tests, on_run=runs.append)
     return runs
 

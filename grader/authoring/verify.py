@@ -15,7 +15,7 @@ from grader.authoring.trials import Trial, run_checks, sketch_mistakes, try_mist
 from grader.course import Course, CourseError, Lab, Mistake
 from grader.diagnosis import Sketch, SketchBook, sketch
 from grader.implementations import apply_mistake
-from grader.running import TestRun, collect_tests
+from grader.running import Judged, collect_tests
 from grader.verdicts import function_name
 
 SEEDS = (PRACTICE_SEED, 1, 2)  # of the solution's runs; the tests of the course try twenty
@@ -126,7 +126,7 @@ def _stub_problems(lab: Lab, stub: str) -> Iterator[str]:
                 yield f"{run.verdict.test} says {run.verdict.verdict!r} of the stub, not 'to do'"
 
 
-def _solution_problems(found: Verification, runs: dict[int, list[TestRun]]) -> Iterator[str]:
+def _solution_problems(found: Verification, runs: dict[int, list[Judged]]) -> Iterator[str]:
     for seed, results in runs.items():
         for run in results:
             if not run.verdict.passed:
@@ -157,7 +157,7 @@ def _edit_problems(lab: Lab, mistake: Mistake) -> Iterator[str]:
         yield f"mistake {mistake.id!r}: its edit changes nothing"
 
 
-def _trial_problems(trials: Iterable[Trial], solution: Sequence[TestRun]) -> Iterator[str]:
+def _trial_problems(trials: Iterable[Trial], solution: Sequence[Judged]) -> Iterator[str]:
     expected = {run.verdict.test: _expected_sketches(run) for run in solution}
     for trial in trials:
         id, step = trial.mistake.id, trial.mistake.step
@@ -173,7 +173,7 @@ def _trial_problems(trials: Iterable[Trial], solution: Sequence[TestRun]) -> Ite
                     break
 
 
-def _expected_sketches(run: TestRun) -> list[Sketch | None]:
+def _expected_sketches(run: Judged) -> list[Sketch | None]:
     """The expected value of each check; None where it is one quantity of a trajectory."""
     return [None if check.part or check.interval else sketch(check.expected) for check in run.checks]
 

@@ -11,11 +11,13 @@ from typing import Literal
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from grader.course import Course
+from grader.grading import Progress
 from grader.marking import Result
 from grader.reports.rows import (
     NOT_RUN,
@@ -53,18 +55,16 @@ _ABOUT = {
 
 
 class ClassProgress:
-    """Progress of a class: a live bar in a terminal, at most ten plain lines elsewhere.
+    """Progress of a class: a live bar in a terminal, about ten plain lines elsewhere.
 
-    Use it as a context manager; call `start` when a submission begins and `finish` with its result.
+    Use it as a context manager, with `show` as the grading's `on_progress`.
     """
 
-    def __init__(self, total: int, console: Console) -> None:
-        self._total = total
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._done = 0
         self._failures = 0
         self._began = time.monotonic()
-        self._live = Progress(
+        self._live = ProgressBar(
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}", markup=False),
@@ -75,7 +75,7 @@ class ClassProgress:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._live.add_task("", total=total, rate="", failures="", student="")
+        self._task = self._live.add_task("", total=None, rate="", failures="", student="")
 
     def __enter__(self) -> ClassProgress:
         self._live.start()
@@ -86,21 +86,20 @@ class ClassProgress:
     ) -> None:
         self._live.stop()
 
-    def start(self, student: str) -> None:
-        """Show `student` as the one being graded."""
-        self._live.update(self._task, student=_printable(self._console, student, _NAME_WIDTH))
-
-    def finish(self, result: Result) -> None:
-        """Count a graded submission; one without full marks is a failure."""
-        self._done += 1
-        self._failures += result.points < result.max_points
-        rate = f"{self._done / max(time.monotonic() - self._began, 1e-9):.1f} a second"
+    def show(self, progress: Progress) -> None:
+        """Show the student who was begun, or count a result; one without full marks is a failure."""
+        if progress.result is None:
+            student = _printable(self._console, progress.student, _NAME_WIDTH)
+            self._live.update(self._task, total=progress.total, student=student)
+            return
+        done, total = progress.done, progress.total
+        self._failures += progress.result.points < progress.result.max_points
+        rate = f"{done / max(time.monotonic() - self._began, 1e-9):.1f} a second"
         failures = f"{self._failures} without full marks"
-        self._live.update(self._task, completed=self._done, rate=rate, failures=failures)
-        # A line wherever another tenth of the class is complete.
-        tenths = self._done * _PLAIN_LINES // self._total, (self._done - 1) * _PLAIN_LINES // self._total
-        if not self._console.is_terminal and tenths[0] > tenths[1]:
-            _print_line(self._console, Text(f"graded {self._done} of {self._total} ({rate}, {failures})"))
+        self._live.update(self._task, total=total, completed=done, rate=rate, failures=failures)
+        another_tenth = done * _PLAIN_LINES // total > (done - 1) * _PLAIN_LINES // total
+        if another_tenth and not self._console.is_terminal:
+            _print_line(self._console, Text(f"graded {done} of {total} ({rate}, {failures})"))
 
 
 def print_summary(results: Sequence[Result], course: Course, paths: Sequence[Path], console: Console) -> None:
@@ -114,7 +113,7 @@ def print_summary(results: Sequence[Result], course: Course, paths: Sequence[Pat
         _print_line(console, Text("no submission was found"))
     for tally in tallies:
         _print_line(console, Text(_in_words(tally)))
-    width = max(len(str(path)) for path in paths)
+    width = max((len(str(path)) for path in paths), default=0)
     for path in paths:
         where = _printable(console, str(path)).ljust(width)
         _print_line(console, Text(f"{where}  ").append(_ABOUT.get(path.name, ""), "dim"))
@@ -129,13 +128,15 @@ def _in_words(tally: LabTally) -> str:
 
 def _table(rows: Sequence[tuple[str, Row]], console: Console) -> Table:
     """One line a row; in a narrow terminal the last column is cut, then the names, never points and steps."""
+    names = [_printable(console, row.result.student, _NAME_WIDTH) for _, row in rows]
     width = console.width if console.is_terminal else _PLAIN_WIDTH
     steps_width = max(5, 2 * max(len(row.steps) for _, row in rows) - 1)
     left = width - (3 + 10 + steps_width + _GAPS)
-    name_width = max(7, min(_NAME_WIDTH, left // 2, max(cell_len(row.result.student) for _, row in rows)))
+    name_width = max(7, min(_NAME_WIDTH, left // 2, max(map(cell_len, names))))
     note_width = max(10, left - name_width)
     # A width of its own: Rich would otherwise shrink every column alike.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, width=width - left + name_width + note_width)
+    overflow: Literal["ellipsis", "crop"] = "ellipsis" if _has_unicode(console) else "crop"
     for title, column_width in (
         ("student", name_width),
         ("lab", 3),
@@ -144,11 +145,11 @@ def _table(rows: Sequence[tuple[str, Row]], console: Console) -> Table:
         ("to look at", note_width),
     ):
         justify: Literal["left", "right"] = "right" if title == "points" else "left"
-        table.add_column(title, width=column_width, no_wrap=True, overflow="ellipsis", justify=justify)
-    for lab, row in rows:
+        table.add_column(title, width=column_width, no_wrap=True, overflow=overflow, justify=justify)
+    for name, (lab, row) in zip(names, rows, strict=True):
         steps = Text(" ").join(_symbol(step.outcome, console) for step in row.steps)
         table.add_row(
-            Text(_printable(console, row.result.student, _NAME_WIDTH)),
+            Text(name),
             Text(_printable(console, lab)),
             Text(f"{row.result.points} of {row.result.max_points}"),
             steps,

@@ -20,7 +20,7 @@ def page(results: Sequence[Result], course: Course, seed: int) -> bytes:
     """The report, a section per lab; the same results give the same bytes."""
     template = _environment().get_template("class.html.j2")
     text = template.render(labs=by_lab(course, results), students={r.student for r in results}, seed=seed)
-    return text.encode("utf-8")
+    return text.lstrip().encode("utf-8")
 
 
 def _environment() -> Environment:
@@ -37,6 +37,7 @@ def _environment() -> Environment:
     environment.globals["PASSED"] = PASSED
     environment.filters["breakable"] = _breakable
     environment.filters["number"] = _number
+    environment.filters["seconds"] = _seconds
     return environment
 
 
@@ -55,3 +56,7 @@ def _breakable(name: str) -> Markup:
 def _number(value: float) -> str:
     """One decimal, left out where it is 0."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}"

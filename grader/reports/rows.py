@@ -67,6 +67,11 @@ class StepRow:
     passed: tuple[str, ...]
     failed: tuple[Group, ...]
 
+    @property
+    def passed_functions(self) -> Counter[str]:
+        """The passed tests without their parameters, and how many there are of each."""
+        return Counter(map(verdicts.function_name, self.passed))
+
 
 @dataclass(frozen=True)
 class Row:

@@ -1,0 +1,5 @@
+"""`python -m grader` is the same as `grader`."""
+
+from grader.cli import main
+
+main()

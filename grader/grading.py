@@ -1,0 +1,228 @@
+"""Grade one submission or a class: intake, worker, marking, gradebook, in that order.
+
+This process alone reads and writes the gradebook; the worker processes run submissions.
+Whatever ends it, the next run does only what is not in the gradebook yet.
+"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import grader
+from grader.course import Course, CourseError, Lab
+from grader.gradebook import Gradebook, attempt_key
+from grader.intake import Submission, find_submissions
+from grader.marking import Result, mark
+from grader.verdicts import GRADER_ERROR, MISSING, Verdict
+from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
+
+GRADEBOOK = "gradebook.sqlite"
+SEED_BITS = 48
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a class is: `student` is the one that was begun, or that is done when there is a `result`."""
+
+    total: int
+    done: int
+    student: str
+    result: Result | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Marks of every submission that was found, in the order of the intake, and the seed of their inputs."""
+
+    results: list[Result]
+    seed: int
+
+
+OnProgress = Callable[[Progress], None]
+MakeSketches = Callable[
+    [Lab, int, Path], None
+]  # writes the sketches of a lab's mistakes for a seed to a file
+
+
+def grade(
+    path: Path,
+    course: Course,
+    out: Path,
+    lab: Lab | None = None,
+    class_seed: int | None = None,
+    jobs: int = 1,
+    limits: Limits | None = None,
+    on_progress: OnProgress | None = None,
+    make_sketches: MakeSketches | None = None,
+) -> Outcome:
+    """Grade the submissions at `path` into the gradebook in `out`, `jobs` of them at a time.
+
+    The inputs come from `class_seed`; without it from the gradebook's, and the first time from a secret one
+    that is drawn. Only what changed since the last run is run; equal submissions are run once. When the
+    grader itself fails on a submission, the verdict says so and the next run tries again.
+    Raises CourseError if there is nothing to grade; KeyboardInterrupt ends it, and what is finished stays.
+    """
+    submissions = find_submissions(path, course, lab)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CourseError(
+            f"{out}: can't write the results there ({error.strerror}); choose another --out"
+        ) from None
+    with Gradebook(out / GRADEBOOK) as gradebook, tempfile.TemporaryDirectory(prefix="grader-") as scratch:
+        seed = _class_seed(gradebook, class_seed)
+        run = _Run(course, gradebook, seed, limits or Limits(), Path(scratch), make_sketches)
+        return Outcome(run.grade_all(submissions, jobs, on_progress or (lambda _: None)), seed)
+
+
+def _class_seed(gradebook: Gradebook, given: int | None) -> int:
+    stored = gradebook.class_seed()
+    seed = given if given is not None else stored
+    if seed is None:
+        seed = secrets.randbits(SEED_BITS)
+    if seed != stored:
+        gradebook.set_class_seed(seed)
+    return seed
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a verdict depends on."""
+    return {
+        "grader": grader.__version__,
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+    }
+
+
+class _Run:
+    """One run over the submissions of a class."""
+
+    def __init__(
+        self,
+        course: Course,
+        gradebook: Gradebook,
+        seed: int,
+        limits: Limits,
+        scratch: Path,
+        make_sketches: MakeSketches | None,
+    ):
+        self._labs = {lab.name: lab for lab in course.labs}
+        self._gradebook, self._seed, self._limits = gradebook, seed, limits
+        self._scratch, self._make_sketches = scratch, make_sketches
+        self._versions = versions()
+        self._test_sets = {name: _test_set(lab) for name, lab in self._labs.items()}
+        self._plans: dict[str, list[str]] = {}
+        self._sketches: dict[str, Path | None] = {}
+        self._stop = threading.Event()
+
+    def grade_all(self, submissions: list[Submission], jobs: int, report: OnProgress) -> list[Result]:
+        """Mark what the gradebook knows, run the rest, and store each as soon as it is finished."""
+        results: dict[tuple[str, str], Result] = {}
+        waiting: dict[str, list[Submission]] = {}  # by key: equal submissions share an attempt
+
+        def finish(submission: Submission, key: str, judgement: Judgement) -> None:
+            result = self._mark(submission, judgement)
+            self._gradebook.store_result(result, key)
+            results[submission.student, submission.lab] = result
+            report(Progress(len(submissions), len(results), submission.student, result))
+
+        for submission in submissions:
+            key = self._key(submission)
+            known = self._gradebook.attempt(key)
+            if known is not None:
+                finish(submission, key, known)
+            else:
+                waiting.setdefault(key, []).append(submission)
+
+        def begin(submission: Submission) -> None:
+            report(Progress(len(submissions), len(results), submission.student))
+
+        # Closed at once on Ctrl-C, so that no process outlives it.
+        with closing(self._judge_all(waiting, jobs, begin)) as judged:
+            for key, judgement in judged:
+                lab = waiting[key][0].lab
+                self._gradebook.store_attempt(key, lab, self._seed, self._versions, judgement)
+                for submission in waiting[key]:
+                    finish(submission, key, judgement)
+        return [results[one.student, one.lab] for one in submissions]
+
+    def _key(self, submission: Submission) -> str:
+        test_set = f"{submission.lab}\n{self._test_sets[submission.lab]}"
+        return attempt_key(submission.source, test_set, self._seed, self._versions)
+
+    def _mark(self, submission: Submission, judgement: Judgement) -> Result:
+        message = "; ".join(filter(None, [submission.message, judgement.message]))
+        return mark(
+            submission.student,
+            self._labs[submission.lab],
+            judgement.verdicts,
+            message,
+            withheld=submission.withheld,
+            seconds=judgement.seconds,
+        )
+
+    def _judge_all(
+        self, waiting: dict[str, list[Submission]], jobs: int, begin: Callable[[Submission], None]
+    ) -> Generator[tuple[str, Judgement], None, None]:
+        """Run each waiting submission in one of `jobs` threads; yield its judgement when it is there."""
+        left = list(waiting.items())
+        running: dict[Future[Judgement], str] = {}
+        with ThreadPoolExecutor(max_workers=jobs) as pool:
+            try:
+                while left or running:
+                    while left and len(running) < jobs:
+                        key, (submission, *_) = left.pop(0)
+                        begin(submission)
+                        self._prepare(submission)
+                        running[pool.submit(self._judge, submission)] = key
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield running.pop(future), future.result()
+            finally:
+                self._stop.set()  # on Ctrl-C: ends the processes that still run; else there are none
+
+    def _prepare(self, submission: Submission) -> None:
+        """Find out a lab's planned tests, and make its sketches, once a run."""
+        lab = self._labs[submission.lab]
+        if lab.name not in self._plans:
+            try:
+                self._plans[lab.name] = planned_tests(lab, self._limits)
+            except RuntimeError as error:
+                raise CourseError(f"{error}; mend the lab and grade again") from None
+        if submission.source is not None and lab.name not in self._sketches:
+            path = self._scratch / f"{lab.name}.sketches.json"
+            if self._make_sketches is not None:
+                self._make_sketches(lab, self._seed, path)
+            self._sketches[lab.name] = path if path.is_file() else None
+
+    def _judge(self, submission: Submission) -> Judgement:
+        """Run one submission, in a thread of its own; the grader's own failure is a verdict, too."""
+        lab, tests = self._labs[submission.lab], self._plans[submission.lab]
+        if submission.source is None:
+            return Judgement(tuple(Verdict(test, MISSING, "there is no file to test") for test in tests))
+        try:
+            with tempfile.TemporaryDirectory(prefix="submission-", dir=self._scratch) as folder:
+                exercise = Path(folder) / "exercise.py"
+                exercise.write_text(submission.source, encoding="utf-8", newline="\n")
+                sketches = self._sketches[lab.name]
+                return judge(lab, exercise, self._seed, self._limits, tests, sketches, stop=self._stop)
+        except Stopped:
+            raise
+        except Exception as error:  # one submission's trouble must not cost the class
+            message = f"the grader could not run this submission ({type(error).__name__}: {error})"
+            return Judgement(tuple(Verdict(test, GRADER_ERROR, message) for test in tests), message)
+
+
+def _test_set(lab: Lab) -> str:
+    """The text that decides a lab's verdicts: its tests, its manifest, its named mistakes."""
+    files = [lab.tests_path, lab.folder / "lab.toml", lab.solution_folder / "mistakes.toml"]
+    return "\0".join(file.read_text(encoding="utf-8") if file.is_file() else "" for file in files)

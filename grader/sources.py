@@ -1,0 +1,131 @@
+"""The text of a hand-in: bytes in any common encoding, or a notebook's code cells, to Python source."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import io
+import json
+import re
+import tokenize
+from typing import Any
+
+from grader.handins import SOURCE_BYTES, FileRefused, HandIn
+
+BOMS = (
+    (codecs.BOM_UTF8, "utf-8", "begins with a byte order mark"),
+    (codecs.BOM_UTF32_LE, "utf-32", "is UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32", "is UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16", "is UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16", "is UTF-16"),
+)
+CODING = re.compile(r"^([ \t\f]*#.*?coding[:=][ \t]*)([-\w.]+)")
+# A cell whose first line is one of these is Python all the same; any other %%magic makes it something else.
+PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%python", "%%python3", "%%prun")
+MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|[\w.]+[ \t]*=[ \t]*[%!]|[\w.]+\?{1,2}[ \t]*$)")
+
+
+def read_source(file: HandIn) -> tuple[str, list[str]]:
+    """Return a file's Python source, and a note for each thing about it that was unusual.
+
+    What can't be read as text, or as a notebook, is FileRefused with one line.
+    """
+    data = file.read()
+    text, notes = _decode(file.label, data)
+    if file.suffix == ".ipynb":
+        text, more = _notebook_source(file.label, text)
+        notes = [note for note in notes if "line ends" not in note] + more
+    if len(text) > SOURCE_BYTES:
+        raise FileRefused(f"{file.label} holds more than {SOURCE_BYTES >> 20} MiB of code; refused")
+    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+        raise FileRefused(f"{file.label} is not a text file (it holds bytes that are no characters)")
+    return text, notes
+
+
+def _decode(label: str, data: bytes) -> tuple[str, list[str]]:
+    encoding, notes = _encoding(data)
+    try:
+        text = data.decode(encoding)
+    except (UnicodeError, LookupError) as error:
+        raise FileRefused(f"{label} can't be read as text ({error})") from None
+    text = text.removeprefix("\ufeff")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        notes.append("it has Windows line ends")
+    head, declared = _declare_utf8(text)
+    if declared and not notes:
+        notes.append(f"it is {declared}")
+    return head, notes
+
+
+def _encoding(data: bytes) -> tuple[str, list[str]]:
+    for bom, encoding, note in BOMS:
+        if data.startswith(bom):
+            return encoding, [f"it {note}"]
+    sample = data[:200]
+    if len(sample) >= 4 and sample.count(0) >= len(sample) // 3:
+        return ("utf-16-le" if sample[1:2] == b"\0" else "utf-16-be"), ["it is UTF-16"]
+    try:
+        declared, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        data.decode(declared)
+        return declared, []
+    except (SyntaxError, UnicodeError, LookupError):
+        return "cp1252", ["it is not UTF-8 and was read as Windows-1252"]
+
+
+def _declare_utf8(text: str) -> tuple[str, str]:
+    """Make the source say of itself what it now is; return also what it said before, if that was another."""
+    lines = text.split("\n", 2)
+    for index, line in enumerate(lines[:2]):
+        found = CODING.match(line)
+        if found and found[2].lower().replace("_", "-") not in ("utf-8", "utf8"):
+            lines[index] = CODING.sub(r"\g<1>utf-8", line)
+            return "\n".join(lines), found[2]
+    return text, ""
+
+
+def _notebook_source(label: str, text: str) -> tuple[str, list[str]]:
+    """Join a notebook's code cells; what only a notebook understands is dropped, and counted in a note."""
+    try:
+        cells = _code_cells(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise FileRefused(f"{label} is not a notebook that can be read") from None
+    parts, dropped = [], 0
+    for cell in cells:
+        code, lines = _python_of(cell)
+        parts.append(code.strip("\n"))
+        dropped += lines
+    note = f"read from a notebook ({len(cells)} code cell{'s' * (len(cells) != 1)})"
+    if dropped:
+        note += f", without {dropped} line{'s' * (dropped != 1)} of magics or shell commands"
+    return "\n\n\n".join(filter(None, parts)) + "\n", [note]
+
+
+def _code_cells(notebook: Any) -> list[str]:
+    cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
+    sources = [cell.get("source", cell.get("input", "")) for cell in cells if cell["cell_type"] == "code"]
+    return [source if isinstance(source, str) else "".join(source) for source in sources]
+
+
+def _python_of(cell: str) -> tuple[str, int]:
+    """Return a cell without its magics, and how many lines were dropped."""
+    if _parses(cell):
+        return cell, 0  # what looks like a magic is then inside a string or an expression
+    lines = cell.splitlines()
+    first = next((line for line in lines if line.strip()), "")
+    if first.startswith("%%") and not first.startswith(PYTHON_CELLS):
+        return "", len(lines)
+    kept, dropped = [], 0
+    for line in lines:
+        magic = MAGIC.match(line)
+        kept.append(f"{magic[1]}pass" if magic else line)  # so that a block of magics alone stays a block
+        dropped += magic is not None
+    return "\n".join(kept), dropped
+
+
+def _parses(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True

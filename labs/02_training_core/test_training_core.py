@@ -1,0 +1,1151 @@
+"""Tests of lab 02, the training core. A test's docstring states the rule that it judges.
+
+`lab` is the module under test. All inputs come from `rng`. Expected values come from torch, from closed forms or
+from slow transcriptions of the formulas on the page; they are functions, called after the code under test.
+"""
+
+import copy
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from grader.checks import assert_holds, assert_matches, assert_raises, assert_same_trajectory, assert_within
+
+F64 = torch.float64
+BF16 = torch.bfloat16
+EXACT = {"atol": 0.0, "rtol": 0.0}
+CLOSE = {"atol": 1e-12, "rtol": 1e-10}
+FAIR = {"atol": 1e-10, "rtol": 1e-9}  # where the oracle itself rounds: gradients, singular values
+ROUGH = {"atol": 0.1, "rtol": 0.1}  # 16-bit dtypes, where the dtype is the point
+
+
+def randn(rng, *shape):
+    return torch.randn(shape, generator=rng, dtype=F64)
+
+
+def random_seed(rng):
+    """For a generator that the code under test may draw from: it must not move the test's own inputs."""
+    return int(torch.randint(2**40, (), generator=rng))
+
+
+# ---------------------------------------------------------------------------- step 1: initialisation
+
+SAMPLES = (1024, 4096)  # 4 million: a sample's standard deviation is off by 0.03 %
+
+
+def check_moments(w, std, what):
+    assert_matches(float(w.std()), lambda: std, atol=0.0, rtol=0.025, what=f"standard deviation of {what}")
+    assert_matches(float(w.mean()), lambda: 0.0, atol=0.05 * std, rtol=0.0, what=f"mean of {what}")
+
+
+def test_kaiming_and_xavier_statistics(lab, rng):
+    """Kaiming: N(0, gain²/fan_in) with gain √2; Xavier: variance 2/(fan_in + fan_out); the fans are arguments."""
+    generator = torch.Generator().manual_seed(random_seed(rng))
+    w = torch.empty(SAMPLES)
+    lab.kaiming_normal_(w, 50, generator=generator)
+    check_moments(w, math.sqrt(2 / 50), "kaiming_normal_ with fan_in 50")
+    lab.xavier_uniform_(w, 20, 60, generator=generator)
+    check_moments(w, math.sqrt(2 / 80), "xavier_uniform_ with fans 20 and 60")
+
+
+def test_kaiming_is_normal_and_obeys_its_gain(lab, rng):
+    """The standard deviation is proportional to `gain`, and the samples have a normal distribution's tails."""
+    w = torch.empty(SAMPLES)
+    lab.kaiming_normal_(w, 8, 5.0, generator=torch.Generator().manual_seed(random_seed(rng)))
+    check_moments(w, 5 / math.sqrt(8), "kaiming_normal_ with fan_in 8 and gain 5")
+    tail = float(w.abs().max()) > 4 * 5 / math.sqrt(8)
+    assert_holds(tail, what="some of 4 million normal samples lie beyond 4 standard deviations")
+
+
+def test_xavier_fills_its_interval(lab, rng):
+    """The samples of U(−a, a) reach both ends and never leave it: a² / 3 = 2 / (fan_in + fan_out)."""
+    w = torch.empty(SAMPLES)
+    lab.xavier_uniform_(w, 3, 1, generator=torch.Generator().manual_seed(random_seed(rng)))
+    for name, end in (("largest", w.max()), ("smallest", -w.min())):
+        size = float(end)
+        assert_matches(size, lambda: math.sqrt(1.5), atol=0.0, rtol=1e-4, what=f"size of the {name} sample")
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (3, 5), (2, 3, 4, 5)], ids=["0-d", "1-d", "2-d", "4-d"])
+def test_init_fills_in_place(lab, rng, shape):
+    """The tensor itself is filled and returned, whatever its shape and dtype; a parameter stays a leaf."""
+    generator = torch.Generator().manual_seed(random_seed(rng))
+    for name, fans in (("kaiming_normal_", (50,)), ("xavier_uniform_", (20, 60))):
+        for dtype in (F64, BF16):
+            w = nn.Parameter(torch.full(shape, 99.0, dtype=dtype))
+            result = getattr(lab, name)(w, *fans, generator=generator)
+            assert_holds(result is w, what=f"{name} returns the tensor it was given")
+            assert_holds(w.dtype == dtype, what=f"{name} keeps the dtype {dtype}")
+            assert_holds(bool((w < 9).all()), what=f"{name} fills every entry of a tensor of shape {shape}")
+            assert_holds(w.is_leaf and w.requires_grad, what=f"{name} leaves a parameter a leaf that can learn")
+
+
+def test_init_draws_from_its_generator_only(lab, rng):
+    """`generator` decides every sample and moves on; the global random state is neither read nor moved."""
+    seed = random_seed(rng)
+    for name, fans in (("kaiming_normal_", (50,)), ("xavier_uniform_", (20, 60))):
+        before = torch.get_rng_state()
+        generator = torch.Generator().manual_seed(seed)
+        draws = [getattr(lab, name)(torch.empty(4, 5), *fans, generator=generator) for _ in range(2)]
+        generator.manual_seed(seed)
+        again = getattr(lab, name)(torch.empty(4, 5), *fans, generator=generator)
+        generator.manual_seed(seed + 1)
+        other = getattr(lab, name)(torch.empty(4, 5), *fans, generator=generator)
+        untouched = torch.equal(before, torch.get_rng_state())
+        assert_holds(untouched, what=f"{name} with a generator leaves the global random state alone")
+        assert_holds(torch.equal(draws[0], again), what=f"{name} repeats itself for an equal generator")
+        assert_holds(not torch.equal(draws[0], draws[1]), what=f"{name} moves its generator on")
+        assert_holds(not torch.equal(draws[0], other), what=f"{name} differs for another generator")
+
+
+def test_init_scale_decides_signal_propagation(lab, rng):
+    """After 30 ReLU layers of width 256: about 1 with Kaiming, 10^31.6 with N(0, 1), 10^-28.4 with N(0, 0.01²)."""
+    seed = random_seed(rng)
+    exponents = {"kaiming": 0.0, "standard": 31.6, "small": -28.4}
+    for init, exponent in exponents.items():
+        stds = lab.activation_stds(30, 256, init, batch=128, seed=seed)
+        assert_holds(len(stds) == 30, what="activation_stds gives one number a layer")
+        last = math.log10(max(stds[-1], 1e-300))
+        assert_within(last, exponent - 1, exponent + 1, what=f"exponent of the last std, init {init}")
+        first = stds[0] / {"kaiming": 0.826, "standard": 9.34, "small": 0.0934}[init]
+        assert_within(first, 0.7, 1.4, what=f"first layer's std against its prediction, init {init}")
+        same = lab.activation_stds(30, 256, init, batch=128, seed=seed) == stds
+        assert_holds(same, what="activation_stds gives the same list for the same seed")
+    assert_raises(ValueError, lambda: lab.activation_stds(2, 8, "xavier"), what="an unknown init")
+
+
+# ------------------------------------------------------------------------------------ step 2: norms
+
+
+def build_norm(lab, name, dim, weight, bias=None, **options):
+    """A norm of the lab with the given weights, in their dtype."""
+    layer = getattr(lab, name)(dim, **options).to(weight.dtype)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        if bias is not None:
+            layer.bias.copy_(bias)
+    return layer
+
+
+def uneven_rows(rng, dim):
+    """Rows from 1e-4 to 10, off centre: small ones show where ε stands, large ones what is normalised."""
+    scale = 10.0 ** torch.tensor([[-4.0, -3.0, -2.5], [-2.0, 0.0, 1.0]], dtype=F64)
+    return (randn(rng, 2, 3, dim) + 0.5) * scale[..., None]
+
+
+def backward(function, x, upstream):
+    """The output for x and the gradient that reaches x."""
+    x = x.clone().requires_grad_()
+    y = function(x)
+    y.backward(upstream)
+    return y.detach(), x.grad
+
+
+def check_norm(layer, reference, x, upstream, what):
+    """Output and all gradients, under an upstream gradient that isn't constant (a sum would hide errors)."""
+    y, dx = backward(layer, x, upstream)
+    assert_matches(y, lambda: reference(x).detach(), **FAIR, what=f"{what}'s output")
+    assert_matches(dx, lambda: backward(reference, x, upstream)[1], **FAIR, what=f"{what}'s gradient of x")
+
+
+def test_layernorm_matches_torch(lab, rng):
+    """y = (x − μ) / sqrt(σ² + ε) · weight + bias with the biased variance, gradients through both statistics."""
+    x, upstream, w, b = uneven_rows(rng, 5), randn(rng, 2, 3, 5), randn(rng, 5), randn(rng, 5)
+    layer = build_norm(lab, "LayerNorm", 5, w, b)
+    check_norm(layer, lambda x: F.layer_norm(x, (5,), w, b), x, upstream, "LayerNorm")
+    dw = layer.weight.grad
+    assert_matches(
+        dw, lambda: (upstream * F.layer_norm(x, (5,))).sum((0, 1)), **FAIR, what="LayerNorm's gradient of weight"
+    )
+    assert_matches(layer.bias.grad, lambda: upstream.sum((0, 1)), **FAIR, what="LayerNorm's gradient of bias")
+
+
+def test_layernorm_is_right_far_from_zero(lab, rng):
+    """Two passes: a float64 row near 1e8 is right to 1e-6."""
+    x = 1e8 + 10 * randn(rng, 4, 6)
+    layer = build_norm(lab, "LayerNorm", 6, torch.ones(6, dtype=F64))
+    y = layer(x.clone()).detach()
+    assert_matches(
+        y, lambda: F.layer_norm(x - 1e8, (6,)), atol=1e-6, rtol=0.0, what="LayerNorm's output for rows near 1e8"
+    )
+
+
+def test_layernorm_epsilon_stands_inside_the_root(lab, rng):
+    """ε is added to the variance: rows whose standard deviation is near sqrt(ε) show it, for any ε."""
+    x = randn(rng, 4, 3) * 1e-3
+    for options in ({}, {"eps": 0.5}, {"eps": 1e-9}):
+        y = build_norm(lab, "LayerNorm", 3, torch.ones(3, dtype=F64), **options)(x.clone()).detach()
+        eps = options.get("eps", 1e-5)
+        assert_matches(
+            y, lambda eps=eps: F.layer_norm(x, (3,), eps=eps), **FAIR, what=f"LayerNorm's output for ε = {eps:g}"
+        )
+
+
+def test_rmsnorm_matches_reference_and_is_scale_invariant(lab, rng):
+    """y = x / sqrt(mean(x²) + ε) · weight; without ε a positive factor of x cancels."""
+    x, upstream, w = uneven_rows(rng, 5), randn(rng, 2, 3, 5), randn(rng, 5)
+    layer = build_norm(lab, "RMSNorm", 5, w)
+    check_norm(layer, lambda x: F.rms_norm(x, (5,), w, 1e-6), x, upstream, "RMSNorm")
+    dw = layer.weight.grad
+    assert_matches(
+        dw,
+        lambda: (upstream * F.rms_norm(x, (5,), eps=1e-6)).sum((0, 1)),
+        **FAIR,
+        what="RMSNorm's gradient of weight",
+    )
+    big = build_norm(lab, "RMSNorm", 5, w, eps=1e-30)(1000 * x).detach()
+    assert_matches(
+        big, lambda: x * w / x.square().mean(-1, keepdim=True).sqrt(), **FAIR, what="RMSNorm of 1000x, ε negligible"
+    )
+
+
+def test_rmsnorm_epsilon_stands_inside_the_root(lab, rng):
+    """ε is added to the mean square; a row of zeros gives zeros and finite gradients."""
+    x = randn(rng, 4, 3) * 1e-3
+    for options in ({}, {"eps": 0.5}, {"eps": 1e-9}):
+        y = build_norm(lab, "RMSNorm", 3, torch.ones(3, dtype=F64), **options)(x.clone()).detach()
+        eps = options.get("eps", 1e-6)
+        assert_matches(
+            y, lambda eps=eps: F.rms_norm(x, (3,), eps=eps), **FAIR, what=f"RMSNorm's output for ε = {eps:g}"
+        )
+    upstream = randn(rng, 3)
+    y, dx = backward(build_norm(lab, "RMSNorm", 3, torch.ones(3, dtype=F64)), torch.zeros(3, dtype=F64), upstream)
+    assert_matches(y, lambda: torch.zeros(3, dtype=F64), **EXACT, what="RMSNorm of zeros")
+    assert_matches(dx, lambda: 1e3 * upstream, **FAIR, what="RMSNorm's gradient at zeros")
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
+def test_norms_look_at_the_last_dimension_only(lab, rng, name):
+    """Inputs of one, three and four dimensions, square ones too: each row is normalised by itself."""
+    w = randn(rng, 4)
+    reference = {"LayerNorm": lambda x: F.layer_norm(x, (4,), w), "RMSNorm": lambda x: F.rms_norm(x, (4,), w, 1e-6)}
+    layer = build_norm(lab, name, 4, w)
+    for shape in ((4,), (4, 4), (1, 4), (2, 4, 4), (2, 1, 3, 4)):
+        x = randn(rng, *shape) + 0.3
+        y = layer(x.clone()).detach()
+        assert_matches(y, lambda x=x: reference[name](x), **FAIR, what=f"{name}'s output for an input {shape}")
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
+def test_norms_have_the_right_parameters(lab, rng, name):
+    """`weight` of ones (and LayerNorm's `bias` of zeros) are all there is to learn, whatever the dtype of x."""
+    start = {"weight": lambda: torch.ones(5), "bias": lambda: torch.zeros(5)}
+    wanted = ["weight", "bias"] if name == "LayerNorm" else ["weight"]
+    layer = getattr(lab, name)(5)
+    parameters = dict(layer.named_parameters())
+    assert_holds(sorted(parameters) == sorted(wanted), what=f"the parameters of {name} are {' and '.join(wanted)}")
+    for key in wanted:
+        assert_matches(parameters[key].detach(), start[key], **EXACT, what=f"{name}'s {key} before training")
+    x = randn(rng, 3, 5)
+    passed = x.clone()
+    layer.to(F64)(passed)
+    assert_matches(passed, lambda: x, **EXACT, what=f"the input of {name} after the call")
+    y = layer.to(BF16)(x.to(BF16)).detach()
+    reference = F.layer_norm if name == "LayerNorm" else F.rms_norm
+    assert_matches(y, lambda: reference(x, (5,), eps=1e-5).to(BF16), **ROUGH, what=f"{name} of bfloat16 input")
+
+
+def test_rmsnorm_in_half_precision(lab):
+    """16-bit input: squares are taken and added in float32, and ε is the same number for every dtype."""
+    outlier = torch.tensor([60.0] + [0.5] * 4095)
+    cases = {
+        "float16 values of 300 (their squares overflow)": torch.full((4,), 300.0, dtype=torch.float16),
+        "bfloat16 values of 0.058 (near the root of bfloat16's epsilon)": torch.tensor([0.058, -0.058], dtype=BF16),
+        "one bfloat16 60 beside 4095 times 0.5": outlier.to(BF16),
+    }
+    for what, x in cases.items():
+        layer = build_norm(lab, "RMSNorm", len(x), torch.ones(len(x), dtype=x.dtype))
+        y = layer(x.clone()).detach()
+        assert_matches(
+            y, lambda x=x: F.rms_norm(x.double(), (len(x),), eps=1e-6).to(x.dtype), atol=0.0, rtol=0.0125, what=what
+        )
+
+
+# ---------------------------------------------------------------------------- step 3: cross-entropy
+
+
+def reference_loss(logits, targets, **options):
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), **options)
+
+
+def uneven_targets(rng, classes, ignore_index=-100):
+    """Targets of shape (3, 5): 5, 3 and 1 of them count, so that every wrong denominator shows."""
+    targets = torch.randint(classes, (3, 5), generator=rng)
+    targets[1, [0, 3]] = ignore_index
+    targets[2, [0, 1, 3, 4]] = ignore_index
+    return targets
+
+
+def check_loss(lab, logits, targets, upstream, what, **options):
+    """Value and gradient of the lab's loss against torch's."""
+    loss, gradient = backward(lambda x: lab.cross_entropy(x, targets.clone(), **options), logits, upstream)
+    assert_matches(loss, lambda: reference_loss(logits, targets, **options), **FAIR, what=what)
+    assert_matches(
+        gradient,
+        lambda: backward(lambda x: reference_loss(x, targets, **options), logits, upstream)[1],
+        **FAIR,
+        what=f"{what}: the gradient",
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_matches_torch(lab, rng, reduction, smoothing):
+    """Loss and gradient equal torch's for 3 classes, uneven masks, with and without smoothing."""
+    logits, targets = 3 * randn(rng, 3, 5, 3) + 2, uneven_targets(rng, 3)
+    upstream = randn(rng, 15) if reduction == "none" else randn(rng, 1)[0]
+    options = {"reduction": reduction, "label_smoothing": smoothing}
+    check_loss(lab, logits, targets, upstream, f"cross-entropy, {reduction}, smoothing {smoothing}", **options)
+
+
+def test_cross_entropy_is_stable_for_huge_logits(lab, rng):
+    """Each row is shifted by its own maximum before exp: no overflow, no lost digits, no floor."""
+    big = torch.tensor([[1e300, 1e300, 0], [1e4, 0, -1e4], [0, 100, 0], [-1e300, -1e300, -1e300]], dtype=F64)
+    targets = torch.tensor([0, 1, 0, 2])
+    loss = lab.cross_entropy(big.clone(), targets.clone(), reduction="none")
+    exact = [math.log(2), 1e4, 100.0, math.log(3)]
+    assert_matches(loss, lambda: torch.tensor(exact, dtype=F64), **CLOSE, what="cross-entropy of huge logits")
+    offsets = torch.tensor([[1e7], [0.0], [-1e7], [1e7]], dtype=torch.float32)
+    logits = 4 * torch.randn(4, 5, generator=rng) + offsets
+    labels = torch.randint(5, (4,), generator=rng)
+    loss = lab.cross_entropy(logits.clone(), labels.clone())
+    assert_matches(
+        loss,
+        lambda: F.cross_entropy(logits.double(), labels).float(),
+        atol=2e-6,
+        rtol=2e-6,
+        what="cross-entropy of float32 rows with offsets of 1e7",
+    )
+
+
+@pytest.mark.parametrize("ignore_index", [-1, 1, 255], ids=["minus-one", "a-class", "beyond-the-classes"])
+def test_cross_entropy_ignores_any_index(lab, rng, ignore_index):
+    """`ignore_index` may be any integer; the arguments stand in the order of the signature."""
+    logits, targets = randn(rng, 3, 5, 3) * 2, uneven_targets(rng, 3, ignore_index)
+    targets[0, :2] = torch.tensor([0, 2])
+    loss = lab.cross_entropy(logits.clone(), targets.clone(), ignore_index, 0.2, "sum")
+    options = {"ignore_index": ignore_index, "label_smoothing": 0.2, "reduction": "sum"}
+    assert_matches(loss, lambda: reference_loss(logits, targets, **options), **FAIR, what="sum, positional arguments")
+    upstream = randn(rng, 1)[0]
+    check_loss(lab, logits, targets, upstream, f"mean with ignore_index {ignore_index}", ignore_index=ignore_index)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_cross_entropy_survives_garbage_in_ignored_rows(lab, rng, smoothing):
+    """NaN and inf in ignored rows reach neither the loss nor the gradient of the other rows."""
+    logits, targets = randn(rng, 3, 5, 3) * 2, uneven_targets(rng, 3)
+    garbage = logits.clone()
+    garbage[1, 0], garbage[2, 1], garbage[2, 3, 0] = math.nan, math.inf, -math.inf
+    for reduction in ("mean", "sum", "none"):
+        options = {"label_smoothing": smoothing, "reduction": reduction}
+        upstream = randn(rng, 15) if reduction == "none" else randn(rng, 1)[0]
+        loss, gradient = backward(lambda x, o=options: lab.cross_entropy(x, targets.clone(), **o), garbage, upstream)
+        what = f"{reduction} with NaN and inf in ignored rows"
+        assert_matches(loss, lambda o=options: reference_loss(logits, targets, **o), **FAIR, what=what)
+        assert_matches(
+            gradient[targets != -100],
+            lambda o=options, u=upstream: backward(lambda x: reference_loss(x, targets, **o), logits, u)[1][
+                targets != -100
+            ],
+            **FAIR,
+            what=f"{what}: gradient of the other rows",
+        )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_cross_entropy_with_nothing_valid(lab, rng, smoothing):
+    """All ignored: mean NaN, sum 0, none zeros, and gradients of exactly 0 in each case."""
+    logits, targets = randn(rng, 4, 3), torch.full((4,), -100)
+    values = {"mean": torch.tensor(math.nan, dtype=F64), "sum": torch.tensor(0.0, dtype=F64)}
+    for reduction in ("mean", "sum", "none"):
+        upstream = randn(rng, 4) if reduction == "none" else randn(rng, 1)[0]
+        options = {"label_smoothing": smoothing, "reduction": reduction}
+        loss, gradient = backward(lambda x, o=options: lab.cross_entropy(x, targets.clone(), **o), logits, upstream)
+        value = values.get(reduction, torch.zeros(4, dtype=F64))
+        assert_matches(loss, lambda value=value: value, **EXACT, what=f"{reduction} when everything is ignored")
+        zeros = torch.zeros(4, 3, dtype=F64)
+        assert_matches(gradient, lambda zeros=zeros: zeros, **EXACT, what=f"gradient of that {reduction}")
+
+
+def test_cross_entropy_contract(lab, rng):
+    """Unknown reductions are refused, the arguments stay as they were, the dtype is the logits'."""
+    logits, targets = randn(rng, 3, 5, 3), uneven_targets(rng, 3)
+    for reduction in ("avg", "batchmean"):
+        assert_raises(
+            ValueError,
+            lambda r=reduction: lab.cross_entropy(logits.clone(), targets.clone(), reduction=r),
+            what=f"the reduction {reduction!r}",
+        )
+    passed_logits, passed_targets = logits.clone(), targets.clone()
+    lab.cross_entropy(passed_logits, passed_targets, label_smoothing=0.1)
+    assert_matches(passed_logits, lambda: logits, **EXACT, what="the logits after the call")
+    assert_matches(passed_targets, lambda: targets, **EXACT, what="the targets after the call")
+    for reduction in ("mean", "sum", "none"):
+        loss = lab.cross_entropy(logits.to(BF16), targets.clone(), reduction=reduction)
+        assert_matches(
+            loss,
+            lambda r=reduction: reference_loss(logits, targets, reduction=r).to(BF16),
+            **ROUGH,
+            what=f"{reduction} of bfloat16 logits",
+        )
+
+
+# ------------------------------------------------------------------- optimizers: what both must keep
+
+
+def parameters(starts):
+    return [nn.Parameter(start.clone()) for start in starts]
+
+
+def run(optimizer, params, gradients, options=()):
+    """Take one step per list of gradients (None: no gradient); record update and weight of each parameter.
+
+    options: for each step the options that a schedule would write into each group.
+    """
+    path = []
+    for number, row in enumerate(gradients):
+        for group, changes in zip(optimizer.param_groups, options[number] if options else ()):
+            group.update(changes)
+        before = [p.detach().clone() for p in params]
+        for p, gradient in zip(params, row, strict=True):
+            p.grad = None if gradient is None else gradient.clone()
+        optimizer.step()
+        path.append(record(before, [p.detach().clone() for p in params]))
+    return path
+
+
+def record(before, after):
+    entry = {}
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        entry[f"update of parameter {i}"] = new - old
+        entry[f"weight of parameter {i}"] = new
+    return entry
+
+
+def check_resuming(build, starts, gradients, oracle, what):
+    """Saved, loaded into an optimizer built with another learning rate, continued: as if nothing had happened."""
+    half = len(gradients) // 2
+    params = parameters(starts)
+    optimizer = build(params)
+    run(optimizer, params, gradients[:half])
+    saved, weights = copy.deepcopy(optimizer.state_dict()), [p.detach().clone() for p in params]
+    straight = run(optimizer, params, gradients[half:])
+    params = parameters(weights)
+    optimizer = build(params, lr=7.0)
+    optimizer.load_state_dict(saved)
+    resumed = run(optimizer, params, gradients[half:])
+    assert_same_trajectory(resumed, lambda: oracle()[half:], **FAIR, what=f"{what} continued from a state_dict")
+    same = all(
+        torch.allclose(a[key], b[key], rtol=1e-14, atol=1e-14)
+        for a, b in zip(straight, resumed, strict=True)
+        for key in a
+    )
+    assert_holds(same, what=f"{what} continues from a state_dict to 1e-14")
+
+
+def check_closure(build, rng, oracle, what):
+    """Called once, gradients on whatever the caller has, before the update; its value comes back."""
+    start, slope = randn(rng, 3, 2), randn(rng, 3, 2)
+    for mode in (True, False):
+        p = nn.Parameter(start.clone())
+        optimizer = build([p])
+        seen = []
+
+        def closure(p=p, seen=seen):
+            seen.append(torch.is_grad_enabled())
+            loss = (p * slope).sum()
+            p.grad = slope.clone()
+            return loss
+
+        with torch.set_grad_enabled(mode):
+            returned = optimizer.step(closure)
+        assert_holds(seen == [True], what=f"{what} calls its closure once, with gradients switched on")
+        assert_matches(returned, lambda: (start * slope).sum(), **CLOSE, what=f"what {what}.step(closure) returns")
+        weight = p.detach()
+        assert_matches(weight, lambda: oracle(start, slope), **FAIR, what=f"the weight after {what}.step(closure)")
+    assert_matches(optimizer.step(), lambda: None, **EXACT, what=f"what {what}.step() returns")
+
+
+def check_gradients_and_graphs(build, rng, what):
+    """A step writes into p and its state, nowhere else, and keeps no graph, even if p.grad carries one."""
+    start, gradient = randn(rng, 3, 2), randn(rng, 3, 2)
+    p = nn.Parameter(start.clone())
+    optimizer = build([p])
+    p.grad = passed = gradient.clone()
+    for number in (1, 2):
+        optimizer.step()
+        assert_holds(p.grad is passed, what=f"p.grad is the same tensor after {what}'s step {number}")
+        assert_matches(p.grad, lambda: gradient, **EXACT, what=f"p.grad after {what}'s step {number}")
+    p.grad = torch.autograd.grad((p**3).sum(), p, create_graph=True)[0]
+    optimizer.step()
+    tensors = [value for value in optimizer.state[p].values() if isinstance(value, torch.Tensor)]
+    assert_holds(len(optimizer.state[p]) > 0, what=f"{what} keeps its state in self.state[p]")
+    assert_holds(not any(t.requires_grad for t in tensors), what=f"the state of {what} carries no graph")
+    assert_holds(p.is_leaf and p.requires_grad, what=f"a parameter stays a leaf that can learn under {what}")
+
+
+def check_bfloat16(build, rng, oracle, what):
+    start, gradient = randn(rng, 3, 2), randn(rng, 3, 2)
+    p = nn.Parameter(start.to(BF16))
+    optimizer = build([p])
+    p.grad = gradient.to(BF16)
+    optimizer.step()
+    weight = p.detach()
+    assert_matches(weight, lambda: oracle(start, gradient).to(BF16), **ROUGH, what=f"a bfloat16 weight under {what}")
+
+
+# ------------------------------------------------------------------------------------ step 4: AdamW
+
+SHAPES = [(3, 2), (4,), ()]
+PAST_ZERO = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1}
+
+
+def adam_starts(rng):
+    return [randn(rng, *shape) for shape in SHAPES]
+
+
+def adam_gradients(rng, steps, shapes=SHAPES):
+    """Each entry keeps its own size, from 1e-8 to 10: the tiny ones show every placement of ε."""
+    sizes = [10.0 ** torch.linspace(-8, 1, math.prod(shape), dtype=F64).reshape(shape) for shape in shapes]
+    return [[size * randn(rng, *size.shape) for size in sizes] for _ in range(steps)]
+
+
+def torch_adamw(starts, gradients, options=(), split=None, **defaults):
+    """The same run under torch.optim.AdamW."""
+    params = parameters(starts)
+    return run(torch.optim.AdamW(groups(params, split), **defaults), params, gradients, options)
+
+
+def groups(params, split):
+    """One group, or two: the first `split` parameters and the rest."""
+    return params if split is None else [{"params": params[:split]}, {"params": params[split:]}]
+
+
+def one_adamw_step(start, gradient):
+    last = torch_adamw([start], [[gradient]], **PAST_ZERO)[-1]
+    return last["weight of parameter 0"]
+
+
+def test_adamw_matches_torch_exactly(lab, rng):
+    """25 steps of three parameters, with gradients from 1e-8 to 10, equal torch.optim.AdamW to 1e-10."""
+    starts, gradients = adam_starts(rng), adam_gradients(rng, 25)
+    params = parameters(starts)
+    path = run(lab.AdamW(params, 0.05, (0.9, 0.95), 1e-6, 0.1), params, gradients)
+    options = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.1}
+    assert_same_trajectory(path, lambda: torch_adamw(starts, gradients, **options), **CLOSE, what="AdamW")
+
+
+def test_weight_decay_is_decoupled(lab, rng):
+    """Zero gradients: every weight shrinks by 1 − lr·wd a step. Else the decay comes first, on the old weight."""
+    starts = adam_starts(rng)
+    params = parameters(starts)
+    path = run(lab.AdamW(params, lr=0.1, weight_decay=0.2), params, [[torch.zeros_like(s) for s in starts]] * 4)
+    shrunk = [[s * 0.98**t for s in starts] for t in range(5)]
+    assert_same_trajectory(
+        path,
+        lambda: [record(old, new) for old, new in zip(shrunk, shrunk[1:])],
+        **CLOSE,
+        what="AdamW on zero gradients",
+    )
+    p = nn.Parameter(starts[0].clone())
+    gradient = randn(rng, 3, 2)
+    run(lab.AdamW([p], lr=0.5, weight_decay=0.5, eps=1e-12), [p], [[gradient]])
+    weight = p.detach()
+    moved = 0.5 * gradient / (gradient.abs() + 1e-12)
+    assert_matches(weight, lambda: 0.75 * starts[0] - moved, **CLOSE, what="weight after one step with lr = wd = 0.5")
+
+
+def test_first_adam_step_has_magnitude_lr(lab, rng):
+    """Without decay the first step is −lr · g / (|g| + ε), whatever the betas: nearly lr, half of it at |g| = ε."""
+    size = torch.tensor([0.0, 1e-10, 1e-8, 1e-6, 1e-2, 1.0, 50.0], dtype=F64)
+    gradient = size * torch.where(randn(rng, 7) > 0, 1.0, -1.0)
+    for betas in ((0.9, 0.999), (0.5, 0.7)):
+        p = nn.Parameter(torch.zeros(7, dtype=F64))
+        run(lab.AdamW([p], lr=0.3, betas=betas, weight_decay=0.0), [p], [[gradient]])
+        step = p.detach()
+        assert_matches(
+            step,
+            lambda: -0.3 * gradient / (size + 1e-8),
+            atol=1e-15,
+            rtol=1e-10,
+            what=f"the first step with betas {betas}",
+        )
+
+
+def test_adamw_reads_options_at_every_step(lab, rng):
+    """Two groups, and a schedule that rewrites lr, betas, eps and weight_decay of both between the steps."""
+    starts, gradients = adam_starts(rng), adam_gradients(rng, 6)
+    options = [
+        [
+            {"lr": 0.1 / (t + 1), "betas": (0.9 - 0.1 * t, 0.99 - 0.05 * t), "eps": 1e-4 / (t + 1), "weight_decay": 0.1 * t},
+            {"lr": 0.03 * (t + 1), "betas": (0.3 + 0.1 * t, 0.9), "eps": 1e-7, "weight_decay": 0.5 - 0.1 * t},
+        ]
+        for t in range(6)
+    ]
+    params = parameters(starts)
+    path = run(lab.AdamW(groups(params, 1), lr=0.2), params, gradients, options)
+    assert_same_trajectory(
+        path, lambda: torch_adamw(starts, gradients, options, split=1), **CLOSE, what="AdamW under a schedule"
+    )
+
+
+def test_adamw_counts_each_parameters_own_steps(lab, rng):
+    """A parameter without gradient is neither moved, decayed nor counted; a gradient of zeros is one."""
+    start = randn(rng, 3, 2)
+    starts = [start, start, start, start]
+    gradients = [[row[0]] * 4 for row in adam_gradients(rng, 8, SHAPES[:1])]
+    for t, row in enumerate(gradients):
+        row[1] = row[1] if t >= 3 else None  # starts late
+        row[2] = row[2] if t % 3 == 0 else None  # comes and goes
+        row[3] = row[3] if t % 2 else torch.zeros_like(start)
+    params = parameters(starts)
+    path = run(lab.AdamW(groups(params, 2), **PAST_ZERO), params, gradients)
+    assert_same_trajectory(
+        path, lambda: torch_adamw(starts, gradients, **PAST_ZERO), **CLOSE, what="AdamW with missing gradients"
+    )
+
+
+def test_adamw_defaults(lab, rng):
+    """lr 1e-3, betas (0.9, 0.999), eps 1e-8, weight_decay 1e-2."""
+    starts, gradients = adam_starts(rng), adam_gradients(rng, 4)
+    params = parameters(starts)
+    path = run(lab.AdamW(params), params, gradients)
+    assert_same_trajectory(path, lambda: torch_adamw(starts, gradients), **CLOSE, what="AdamW with its defaults")
+
+
+def test_adamw_resumes_from_its_state_dict(lab, rng):
+    """`state_dict` holds all there is to know: moments, step counts and options."""
+    starts, gradients = adam_starts(rng), adam_gradients(rng, 8)
+    gradients[0][1] = None
+
+    def build(params, **changes):
+        return lab.AdamW(groups(params, 1), **{**PAST_ZERO, **changes})
+
+    check_resuming(build, starts, gradients, lambda: torch_adamw(starts, gradients, **PAST_ZERO), "AdamW")
+
+
+def test_adamw_runs_its_closure(lab, rng):
+    """The closure runs once, with gradients on, before the update; `step` returns its value."""
+    check_closure(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
+
+
+def test_adamw_leaves_gradients_and_graphs_alone(lab, rng):
+    """`p.grad` is the caller's; no graph is kept."""
+    check_gradients_and_graphs(lambda params: lab.AdamW(params, **PAST_ZERO), rng, "AdamW")
+
+
+def test_adamw_keeps_bfloat16(lab, rng):
+    """A bfloat16 parameter stays one."""
+    check_bfloat16(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
+
+
+# ------------------------------------------------------------------- step 5: Newton–Schulz and Muon
+
+QUINTIC = (3.4445, -4.7750, 2.0315)
+CUBIC = (1.5, -0.5, 0.0)
+MATRICES = [(6, 2), (2, 5), (3, 3)]
+MUON = {"lr": 0.1, "momentum": 0.9, "nesterov": True, "ns_steps": 3, "weight_decay": 0.2}
+
+
+def polynomial(G, steps=5, coefficients=QUINTIC, eps=1e-7):
+    """Newton–Schulz as it acts on singular values: the odd polynomial, over and over."""
+    U, s, Vh = torch.linalg.svd(G, full_matrices=False)
+    a, b, c = coefficients
+    s = s / (G.norm() + eps)
+    for _ in range(steps):
+        s = a * s + b * s**3 + c * s**5
+    return U @ torch.diag(s) @ Vh
+
+
+def well_conditioned(rng, rows, columns):
+    """No symmetry, no equal sides where they matter, and singular values between about 0.3 and 4."""
+    n = min(rows, columns)
+    core = torch.diag(torch.linspace(1, 3, n, dtype=F64)).roll(1, 0)
+    G = 0.05 * randn(rng, rows, columns)
+    G[:n, :n] += core
+    return G
+
+
+def muon_path(starts, gradients, options):
+    """Muon on plain tensors; options(step, parameter) gives the five options."""
+    weights, buffers, path = list(starts), [torch.zeros_like(start) for start in starts], []
+    for t, row in enumerate(gradients):
+        before = list(weights)
+        for i, gradient in enumerate(row):
+            if gradient is None:
+                continue
+            o = options(t, i)
+            buffers[i] = o["momentum"] * buffers[i] + gradient
+            look = gradient + o["momentum"] * buffers[i] if o["nesterov"] else buffers[i]
+            rows, columns = before[i].shape
+            move = math.sqrt(max(rows, columns) / columns) * polynomial(look, o["ns_steps"])
+            weights[i] = before[i] - o["lr"] * (o["weight_decay"] * before[i] + move)
+        path.append(record(before, list(weights)))
+    return path
+
+
+def muon_starts(rng):
+    return [randn(rng, *shape) for shape in MATRICES]
+
+
+def muon_gradients(rng, steps):
+    return [[100 * randn(rng, *shape) for shape in MATRICES] for _ in range(steps)]
+
+
+def one_muon_step(start, gradient):
+    return muon_path([start], [[gradient]], lambda t, i: MUON)[-1]["weight of parameter 0"]
+
+
+@pytest.mark.parametrize("shape", [(8, 4), (3, 7), (6, 6)], ids=["tall", "wide", "square"])
+def test_newton_schulz_cubic_converges_to_polar_factor(lab, rng, shape):
+    """40 steps with (1.5, −0.5, 0) reach U Vᵀ of G = U S Vᵀ."""
+    G = 100 * well_conditioned(rng, *shape)
+    X = lab.newton_schulz(G.clone(), steps=40, coefficients=CUBIC)
+
+    def polar():
+        U, _, Vh = torch.linalg.svd(G, full_matrices=False)
+        return U @ Vh
+
+    assert_matches(X, polar, atol=1e-6, rtol=0.0, what=f"cubic Newton–Schulz of a {shape} matrix, 40 steps")
+
+
+def test_newton_schulz_quintic_is_approximately_orthogonal(lab, rng):
+    """Five default steps act on each singular value as the quintic does, and bring it between 0.68 and 1.14."""
+    for shape in ((7, 3), (3, 8), (5, 5)):
+        G = 30 * well_conditioned(rng, *shape)
+        X = lab.newton_schulz(G.clone())
+        assert_matches(X, lambda G=G: polynomial(G), **FAIR, what=f"quintic Newton–Schulz of a {shape} matrix")
+        short = X if shape[0] <= shape[1] else X.T
+        direction = randn(rng, min(shape))
+        stretch = float((direction / direction.norm() @ short).norm())
+        assert_within(stretch, 0.67, 1.14, what=f"how much a {shape} result stretches a unit vector")
+
+
+def test_newton_schulz_obeys_its_arguments(lab, rng):
+    """`steps`, `coefficients` and `eps` are what is used; ε is added to the norm; zero gives zero."""
+    G = randn(rng, 4, 3)
+    cases = [
+        (G, 1, (2.0, -1.5, 0.5), 1e-7),
+        (G, 0, QUINTIC, 1e-7),
+        (G, 2, QUINTIC, 0.5),
+        (G, 7, QUINTIC, 1e-7),
+        (1e-7 * G.T, 3, QUINTIC, 1e-7),
+    ]
+    for matrix, steps, coefficients, eps in cases:
+        X = lab.newton_schulz(matrix.clone(), steps, coefficients, eps)
+        assert_matches(
+            X,
+            lambda m=matrix, s=steps, c=coefficients, e=eps: polynomial(m, s, c, e),
+            **FAIR,
+            what=f"Newton–Schulz with steps {steps}, coefficients {coefficients}, eps {eps:g}",
+        )
+    small = 1e-7 * G
+    X = lab.newton_schulz(small.clone(), steps=3)
+    assert_matches(X, lambda: polynomial(small, 3), **FAIR, what="Newton–Schulz with the default eps")
+    X = lab.newton_schulz(torch.zeros(3, 2, dtype=F64))
+    assert_matches(X, lambda: torch.zeros(3, 2, dtype=F64), **EXACT, what="Newton–Schulz of zeros")
+
+
+def test_newton_schulz_keeps_dtype_and_input(lab, rng):
+    """The result has the dtype of G, in which it is computed, and G is not written to."""
+    for shape in MATRICES:
+        G = well_conditioned(rng, *shape)
+        passed = G.clone()
+        lab.newton_schulz(passed)
+        assert_matches(passed, lambda G=G: G, **EXACT, what=f"the {shape} input of newton_schulz after the call")
+    for dtype, slack in ((torch.float32, 1e-3), (BF16, 1.0)):
+        X = lab.newton_schulz(G.to(dtype))
+        assert_matches(
+            X, lambda dtype=dtype: polynomial(G).to(dtype), atol=slack, rtol=0.0, what=f"Newton–Schulz in {dtype}"
+        )
+
+
+@pytest.mark.parametrize("nesterov", [True, False], ids=["nesterov", "plain"])
+def test_muon_matches_its_formula(lab, rng, nesterov):
+    """Six steps of a tall, a wide and a square matrix, with decay, follow the formula term by term."""
+    starts, gradients = muon_starts(rng), muon_gradients(rng, 6)
+    options = {**MUON, "nesterov": nesterov}
+    params = parameters(starts)
+    path = run(lab.Muon(params, 0.1, 0.9, nesterov, 3, 0.2), params, gradients)
+    assert_same_trajectory(path, lambda: muon_path(starts, gradients, lambda t, i: options), **FAIR, what="Muon")
+
+
+def test_muon_reduces_loss(lab, rng):
+    """Least squares, gradients from the weights themselves: the path is the formula's, and the loss falls."""
+    target, start = randn(rng, 6, 4), torch.zeros(6, 4, dtype=F64)
+    curvature = torch.tensor([0.5, 1.0, 1.5, 2.0], dtype=F64)
+    rates = [0.2 * (1 - t / 40) for t in range(40)]
+
+    def loss(w):
+        return ((w - target).square() * curvature).sum()
+
+    p = nn.Parameter(start.clone())
+    optimizer = lab.Muon([p], momentum=0.8)
+    weights = []
+    for rate in rates:
+        optimizer.param_groups[0]["lr"] = rate
+        p.grad = 2 * (p.detach() - target) * curvature
+        optimizer.step()
+        weights.append(p.detach().clone())
+
+    def after_five_steps():
+        w, b = start, torch.zeros_like(start)
+        for rate in rates[:5]:
+            g = 2 * (w - target) * curvature
+            b = 0.8 * b + g
+            w = w - rate * math.sqrt(1.5) * polynomial(g + 0.8 * b)
+        return w
+
+    assert_matches(weights[4], after_five_steps, atol=1e-6, rtol=0.0, what="the weight after 5 steps of Muon")
+    left = float(loss(weights[-1]) / loss(start))
+    assert_within(left, 0.0, 0.2, what="share of the loss left after 40 steps of Muon")
+
+
+def test_muon_reads_options_at_every_step(lab, rng):
+    """Two groups, and a schedule that rewrites all five options of both between the steps."""
+    starts, gradients = muon_starts(rng), muon_gradients(rng, 5)
+    options = [
+        [
+            {"lr": 0.2 / (t + 1), "momentum": 0.9 - 0.1 * t, "nesterov": t % 2 == 0, "ns_steps": 1 + t, "weight_decay": 0.1 * t},
+            {"lr": 0.1 * (t + 1), "momentum": 0.5, "nesterov": t % 2 == 1, "ns_steps": 6 - t, "weight_decay": 0.5},
+        ]
+        for t in range(5)
+    ]
+    params = parameters(starts)
+    path = run(lab.Muon(groups(params, 1), lr=9.0), params, gradients, options)
+    assert_same_trajectory(
+        path,
+        lambda: muon_path(starts, gradients, lambda t, i: options[t][min(i, 1)]),
+        **FAIR,
+        what="Muon under a schedule",
+    )
+
+
+def test_muon_skips_missing_gradients(lab, rng):
+    """A parameter without gradient is neither moved nor decayed, and its momentum waits."""
+    starts, gradients = muon_starts(rng), muon_gradients(rng, 6)
+    for t, row in enumerate(gradients):
+        row[0] = row[0] if t >= 2 else None
+        row[1] = row[1] if t % 2 == 0 else None
+        row[2] = row[2] if t % 3 else torch.zeros_like(row[2])
+    params = parameters(starts)
+    path = run(lab.Muon(params, **MUON), params, gradients)
+    assert_same_trajectory(
+        path, lambda: muon_path(starts, gradients, lambda t, i: MUON), **FAIR, what="Muon with missing gradients"
+    )
+
+
+def test_muon_defaults(lab, rng):
+    """lr 0.02, momentum 0.95, Nesterov on, 5 Newton–Schulz steps, no decay."""
+    starts, gradients = muon_starts(rng), muon_gradients(rng, 4)
+    defaults = {"lr": 0.02, "momentum": 0.95, "nesterov": True, "ns_steps": 5, "weight_decay": 0.0}
+    params = parameters(starts)
+    path = run(lab.Muon(params), params, gradients)
+    assert_same_trajectory(
+        path, lambda: muon_path(starts, gradients, lambda t, i: defaults), **FAIR, what="Muon with its defaults"
+    )
+
+
+@pytest.mark.parametrize("shape", [(3,), (), (2, 3, 2)], ids=["1-d", "0-d", "3-d"])
+def test_muon_refuses_what_is_no_matrix(lab, rng, shape):
+    """A parameter that isn't 2-D, in any group, also one added later, is a ValueError at the latest in `step`."""
+    good, bad = randn(rng, 3, 2), randn(rng, *shape)
+
+    def step(ways):
+        matrix, other = parameters([good, bad])
+        matrix.grad, other.grad = good.clone(), bad.clone()
+        optimizer = lab.Muon(ways(matrix, other))
+        if len(optimizer.param_groups) == 1 and len(optimizer.param_groups[0]["params"]) == 1:
+            optimizer.step()
+            optimizer.add_param_group({"params": [other]})
+        optimizer.step()
+
+    ways = {
+        "beside a matrix": lambda matrix, other: [matrix, other],
+        "in a second group": lambda matrix, other: [{"params": [matrix]}, {"params": [other]}],
+        "by add_param_group": lambda matrix, other: [matrix],
+    }
+    for name, way in ways.items():
+        assert_raises(ValueError, lambda way=way: step(way), what=f"a parameter of shape {shape} {name}")
+
+
+def test_muon_resumes_from_its_state_dict(lab, rng):
+    """`state_dict` holds momentum and options."""
+    starts, gradients = muon_starts(rng), muon_gradients(rng, 6)
+
+    def build(params, **changes):
+        return lab.Muon(groups(params, 1), **{**MUON, **changes})
+
+    check_resuming(build, starts, gradients, lambda: muon_path(starts, gradients, lambda t, i: MUON), "Muon")
+
+
+def test_muon_runs_its_closure(lab, rng):
+    """The closure runs once, with gradients on, before the update; `step` returns its value."""
+    check_closure(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
+
+
+def test_muon_leaves_gradients_and_graphs_alone(lab, rng):
+    """`p.grad` is the caller's; no graph is kept."""
+    check_gradients_and_graphs(lambda params: lab.Muon(params, **MUON), rng, "Muon")
+
+
+def test_muon_keeps_bfloat16(lab, rng):
+    """A bfloat16 parameter stays one."""
+    check_bfloat16(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
+
+
+# -------------------------------------------------------------------------------- step 6: schedules
+
+
+def warmup_rates(max_lr, warmup_steps):
+    return [max_lr * s / warmup_steps for s in range(1, warmup_steps + 1)]
+
+
+def cosine_rates(max_lr, min_lr, warmup, total):
+    """Piece by piece; cos² of half the angle is the other way to write (1 + cos) / 2."""
+    rates = warmup_rates(max_lr, warmup)
+    for s in range(total - warmup):
+        share = math.cos(math.pi / 2 * s / (total - warmup)) ** 2
+        rates.append(share * max_lr + (1 - share) * min_lr)
+    return rates + [float(min_lr)] * (total + 2)
+
+
+def wsd_rates(max_lr, min_lr, warmup, total, decay_frac=0.2):
+    decay = int(decay_frac * total)
+    falling = [((decay - i) * max_lr + i * min_lr) / decay for i in range(decay)]
+    rates = [float(max_lr)] * (total - decay) + falling
+    rates[:warmup] = warmup_rates(max_lr, warmup)
+    return rates + [float(min_lr)] * (total + 2)
+
+
+def check_schedule(schedule, oracle, arguments, what):
+    """The whole list of rates, to beyond twice the planned end."""
+    total = arguments[3]
+    rates = [schedule(step, *arguments) for step in range(2 * total + 2)]
+    assert_matches(rates, lambda: oracle(*arguments), **CLOSE, what=f"{what}{arguments}")
+
+
+def test_cosine_schedule_shape(lab):
+    """Warm-up from 0 to max_lr at step w − 1, half a cosine wave from step w, min_lr at and after T."""
+    for arguments in ((1.0, 0.1, 5, 17), (0.3, 0.0, 10, 100), (2.0, 0.5, 1, 8)):
+        check_schedule(lab.lr_cosine, cosine_rates, arguments, "lr_cosine, all steps of ")
+
+
+def test_cosine_without_warmup_or_decay(lab):
+    """`warmup_steps` may be 0 or `total_steps`."""
+    for arguments in ((1.0, 0.1, 0, 7), (1.0, 0.1, 6, 6), (1.0, 0.1, 0, 1)):
+        check_schedule(lab.lr_cosine, cosine_rates, arguments, "lr_cosine, all steps of ")
+
+
+def test_wsd_schedule_shape(lab):
+    """Warm-up, max_lr until T − int(decay_frac · T), linear to min_lr, min_lr at and after T; 0.2 by default."""
+    for arguments in ((1.0, 0.1, 5, 20), (0.7, 0.2, 3, 30, 0.5), (2.0, 0.0, 1, 100, 0.29)):
+        check_schedule(lab.lr_wsd, wsd_rates, arguments, "lr_wsd, all steps of ")
+
+
+def test_wsd_phases_may_overlap_or_vanish(lab):
+    """No warm-up, only warm-up, no decay, only decay: warm-up beats decay, "at and after T" beats both."""
+    for arguments in (
+        (1.0, 0.1, 0, 10, 0.3),
+        (1.0, 0.1, 8, 8, 0.5),
+        (1.0, 0.1, 4, 10, 1.0),
+        (1.0, 0.1, 7, 10, 0.6),
+        (1.0, 0.1, 2, 10, 0.0),
+        (1.0, 0.1, 1, 4, 0.2),
+    ):
+        check_schedule(lab.lr_wsd, wsd_rates, arguments, "lr_wsd, all steps of ")
+
+
+def test_schedules_return_floats(lab):
+    """Integer rates give floats too, in every phase."""
+    check_schedule(lab.lr_cosine, cosine_rates, (3, 1, 2, 9), "lr_cosine, all steps of ")
+    check_schedule(lab.lr_wsd, wsd_rates, (3, 1, 2, 10, 0.5), "lr_wsd, all steps of ")
+
+
+# ---------------------------------------------------------------- step 7: clipping and accumulation
+
+
+def with_gradients(gradients):
+    """Parameters of ones with these gradients; None: no gradient."""
+    params = []
+    for gradient in gradients:
+        params.append(nn.Parameter(torch.ones(4 if gradient is None else gradient.shape, dtype=F64)))
+        params[-1].grad = None if gradient is None else gradient.clone()
+    return params
+
+
+def torch_clip(gradients, max_norm):
+    """The norm that torch returns, and the gradients that it leaves."""
+    params = with_gradients(gradients)
+    norm = nn.utils.clip_grad_norm_(params, max_norm)
+    return norm, [p.grad for p in params]
+
+
+def check_clip(lab, gradients, max_norm, what, pack=list):
+    """Norm, gradients, the identity of both p.grad and the weights."""
+    params = with_gradients(gradients)
+    held = [p.grad for p in params]
+    norm = lab.clip_grad_norm_(pack(params), max_norm)
+    assert_matches(norm, lambda: torch_clip(gradients, max_norm)[0], **CLOSE, what=f"{what}: the norm returned")
+    assert_holds(not norm.requires_grad, what="the norm returned carries no graph")
+    for i, (p, gradient) in enumerate(zip(params, held, strict=True)):
+        assert_holds(p.grad is gradient, what=f"{what}: p.grad is changed in place")
+        if gradient is not None:
+            assert_matches(
+                gradient, lambda i=i: torch_clip(gradients, max_norm)[1][i], **CLOSE, what=f"{what}: gradient {i}"
+            )
+        assert_holds(bool((p == 1).all()), what="weights are left alone")
+
+
+def test_clip_grad_norm_matches_torch(lab, rng):
+    """One 2-norm over all gradients, one factor for all; the norm before clipping comes back."""
+    gradients = [2 * randn(rng, 3, 2), None, randn(rng, 4), 5 * randn(rng, 1)[0]]
+    check_clip(lab, gradients, 0.3, "clipping to 0.3")
+    check_clip(lab, gradients, 1e-5, "clipping to 1e-5")
+    known = [torch.tensor([3.0, 4.0], dtype=F64), torch.tensor([0.0, 12.0], dtype=F64)]
+    check_clip(lab, known, 1.0, "clipping (3, 4) and (0, 12) to 1")
+
+
+def test_clip_is_noop_below_threshold(lab, rng):
+    """A norm below max_norm leaves every bit of the gradients, whatever their size."""
+    for size in (1e-3, 1.0):
+        gradients = [size * randn(rng, 3, 2), None, size * randn(rng, 4)]
+        params = with_gradients(gradients)
+        lab.clip_grad_norm_(params, 100.0)
+        for i, p in enumerate(params):
+            if p.grad is not None:
+                assert_matches(p.grad, lambda i=i: gradients[i], **EXACT, what=f"gradient {i}, norm below max_norm")
+        check_clip(lab, gradients, 100.0, "clipping to far more than the norm")
+    zero = [torch.zeros(3, dtype=F64)]
+    check_clip(lab, zero, 1.0, "clipping zeros")
+
+
+def test_clip_scales_a_norm_equal_to_max_norm(lab):
+    """The factor is max_norm / (norm + 1e-6), so a norm equal to max_norm is scaled by a little, as in torch."""
+    check_clip(lab, [torch.tensor([3.0, -4.0], dtype=F64)], 5.0, "norm 5, max_norm 5")
+    check_clip(lab, [torch.tensor([3e-6, -4e-6], dtype=F64)], 5e-6, "norm 5e-6, max_norm 5e-6")
+
+
+def test_clip_takes_any_iterable(lab, rng):
+    """A generator (walked once), a tuple, or a single tensor."""
+    gradients = [3 * randn(rng, 3, 2), 2 * randn(rng, 4)]
+    check_clip(lab, gradients, 0.5, "clipping a generator", pack=iter)
+    check_clip(lab, gradients, 0.5, "clipping a tuple", pack=tuple)
+    check_clip(lab, [torch.tensor([[3.0, 4.0]] * 4, dtype=F64)], 0.5, "clipping one tensor", pack=lambda params: params[0])
+
+
+def test_clip_of_nothing_is_zero(lab):
+    """No parameters, or none with a gradient: tensor 0.0."""
+    nothing = {"no parameters": [], "a generator of none": iter([]), "no gradients": with_gradients([None, None])}
+    for name, params in nothing.items():
+        norm = lab.clip_grad_norm_(params, 1.0)
+        assert_holds(isinstance(norm, torch.Tensor) and norm.ndim == 0, what=f"{name}: a 0-d tensor is returned")
+        assert_matches(float(norm), lambda: 0.0, **EXACT, what=f"the norm of {name}")
+
+
+def test_clip_keeps_bfloat16(lab, rng):
+    """bfloat16 gradients give a bfloat16 norm and stay bfloat16."""
+    gradient = 3 * randn(rng, 4, 3)
+    p = nn.Parameter(torch.ones(4, 3, dtype=BF16))
+    p.grad = gradient.to(BF16)
+    norm = lab.clip_grad_norm_([p], 1.0)
+    assert_matches(norm, lambda: gradient.norm().to(BF16), **ROUGH, what="the norm of a bfloat16 gradient")
+    assert_matches(p.grad, lambda: (gradient / gradient.norm()).to(BF16), **ROUGH, what="a bfloat16 gradient, clipped")
+
+
+class Model(nn.Module):
+    """Two layers and three classes; writes down when it runs forward and backward."""
+
+    def __init__(self, inner, outer):
+        super().__init__()
+        self.inner, self.outer = nn.Parameter(inner.clone()), nn.Parameter(outer.clone())
+        self.events = []
+        self.outer.register_hook(lambda gradient: self.events.append("backward"))
+
+    def forward(self, x):
+        self.events.append("forward")
+        return torch.tanh(x @ self.inner) @ self.outer
+
+
+def pieces(rng, ignore_index=-100):
+    """Micro-batches of different shapes with 3, 1, 0 and 7 valid targets; nothing that counts is the ignored one."""
+    shapes_and_counts = (((2, 3), 3), ((1, 4), 1), ((2, 2), 0), ((7,), 7))
+    batches = []
+    for shape, count in shapes_and_counts:
+        y = torch.randint(3, (math.prod(shape),), generator=rng)
+        y[y == ignore_index] = 2 if ignore_index != 2 else 0
+        y[torch.randperm(len(y), generator=rng)[count:]] = ignore_index
+        batches.append((randn(rng, *shape, 4), y.reshape(shape)))
+    return batches
+
+
+def full_batch(weights, batches, ignore_index=-100):
+    """Loss and gradients of everything at once."""
+    model = Model(*weights)
+    x = torch.cat([x.reshape(-1, 4) for x, _ in batches])
+    y = torch.cat([y.reshape(-1) for _, y in batches])
+    loss = F.cross_entropy(model(x), y, ignore_index=ignore_index)
+    loss.backward()
+    return loss.detach(), [p.grad for p in model.parameters()]
+
+
+def check_accumulation(lab, rng, batches, what, pack=list, **options):
+    """Gradients are added to those already there; the loss is the full batch's mean over valid tokens."""
+    weights = [randn(rng, 4, 5), randn(rng, 5, 3)]
+    there = [randn(rng, 4, 5), randn(rng, 5, 3)]
+    model = Model(*weights)
+    for p, gradient in zip(model.parameters(), there, strict=True):
+        p.grad = gradient.clone()
+    loss = lab.accumulate_gradients(model, pack([(x.clone(), y.clone()) for x, y in batches]), **options)
+    for i, p in enumerate(model.parameters()):
+        assert_matches(
+            p.grad,
+            lambda i=i: there[i] + full_batch(weights, batches, **options)[1][i],
+            **FAIR,
+            what=f"{what}: gradient {i}, added to the one that was there",
+        )
+    assert_matches(loss, lambda: full_batch(weights, batches, **options)[0], **FAIR, what=f"{what}: the loss returned")
+    assert_holds(not loss.requires_grad, what=f"{what}: the loss returned is detached")
+
+
+def test_accumulation_equals_full_batch_with_uneven_masks(lab, rng):
+    """Micro-batches of different shapes, with 3, 1, 0 and 7 valid tokens, give the gradients of one batch of 11."""
+    check_accumulation(lab, rng, pieces(rng), "accumulation")
+    check_accumulation(lab, rng, pieces(rng)[1:2], "accumulation of one micro-batch")
+
+
+def test_accumulation_walks_its_micro_batches_once(lab, rng):
+    """A generator of micro-batches works like a list."""
+    check_accumulation(lab, rng, pieces(rng), "accumulation over a generator", pack=iter)
+
+
+@pytest.mark.parametrize("ignore_index", [-1, 1], ids=["minus-one", "a-class"])
+def test_accumulation_obeys_ignore_index(lab, rng, ignore_index):
+    """`ignore_index` decides both what is counted and what is summed."""
+    batches = pieces(rng, ignore_index)
+    check_accumulation(lab, rng, batches, f"ignore_index {ignore_index}", ignore_index=ignore_index)
+
+
+def test_accumulation_holds_one_graph_at_a_time(lab, rng):
+    """One forward and one backward a micro-batch, before the next forward: memory of one micro-batch."""
+    batches = [batch for batch in pieces(rng) if (batch[1] != -100).any()]
+    model = Model(randn(rng, 4, 5), randn(rng, 5, 3))
+    lab.accumulate_gradients(model, batches)
+    in_turn = model.events == ["forward", "backward"] * len(batches)
+    assert_holds(in_turn, what="forward and backward take turns, one of each a micro-batch")
+
+
+def test_accumulation_with_nothing_valid(lab, rng):
+    """All ignored: the loss is NaN, and exactly nothing is added to the gradients."""
+    batches = [(x, torch.full_like(y, -100)) for x, y in pieces(rng)[:2]]
+    there = [randn(rng, 4, 5), randn(rng, 5, 3)]
+    model = Model(randn(rng, 4, 5), randn(rng, 5, 3))
+    for p, gradient in zip(model.parameters(), there, strict=True):
+        p.grad = gradient.clone()
+    loss = lab.accumulate_gradients(model, batches)
+    assert_matches(loss, lambda: torch.tensor(math.nan, dtype=F64), **EXACT, what="the loss of nothing")
+    for i, p in enumerate(model.parameters()):
+        assert_matches(p.grad, lambda i=i: there[i], **EXACT, what=f"gradient {i} after a batch of nothing")

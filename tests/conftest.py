@@ -1,0 +1,29 @@
+"""Shared by the tests of the grader."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+
+import pytest
+from tiny_course import Finished, Run
+
+from grader import plugin
+
+
+@pytest.fixture
+def run_pytest(tmp_path: Path) -> Run:
+    """`run_pytest("labs/01_tiny", "--seed", "3")` in the folder of the test's course.
+
+    In this process, since importing torch anew would take most of the time.
+    """
+
+    def run(*arguments: str) -> Finished:
+        out, err = io.StringIO(), io.StringIO()
+        options = ["--noconftest", "--rootdir=.", "-pno:cacheprovider", "--disable-plugin-autoload"]
+        with contextlib.chdir(tmp_path), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = pytest.main([*options, *arguments], plugins=[plugin])
+        return Finished(int(status), out.getvalue(), err.getvalue())
+
+    return run

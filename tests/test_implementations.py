@@ -1,0 +1,175 @@
+"""Implementations: fresh modules, one-line errors, stubs, mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_course import SOLUTION, make_course
+
+from grader.course import CourseError, Mistake
+from grader.implementations import (
+    BrokenImplementation,
+    MissingName,
+    apply_mistake,
+    load,
+    make_stub,
+    written_names,
+)
+
+
+def write(folder: Path, source: str | bytes) -> Path:
+    path = folder / "exercise.py"
+    path.write_bytes(source if isinstance(source, bytes) else source.encode())
+    return path
+
+
+def test_each_load_is_a_fresh_module(tmp_path: Path) -> None:
+    path = write(tmp_path, "seen = []\n")
+    load(path).seen.append(1)
+    assert load(path).seen == []
+
+
+def test_a_changed_file_is_compiled_anew(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "x = 1\n")).x == 1
+    assert load(write(tmp_path, "x = 22\n")).x == 22
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = 1\ndef f(:\n", r"exercise.py line 2: invalid syntax: def f\(:"),
+        (
+            "import torch\n\nx = undefined\n",
+            r"exercise.py line 3: NameError: name 'undefined' is not defined",
+        ),
+        ("import no_such_module\n", r"exercise.py line 1: ModuleNotFoundError"),
+        ("raise SystemExit\n", r"exercise.py line 1: SystemExit"),
+        (b"x = '\xff'\n", r"exercise.py line 1: .*utf-8"),
+        (b"x = 1\0\n", r"exercise.py.*null bytes"),
+        ("x = " + "(" * 300 + ")" * 300, r"exercise.py"),
+    ],
+)
+def test_a_broken_file_is_one_line(tmp_path: Path, source: str | bytes, said: str) -> None:
+    with pytest.raises(BrokenImplementation, match=said) as caught:
+        load(write(tmp_path, source))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BrokenImplementation, match="No such file"):
+        load(tmp_path / "exercise.py")
+
+
+def test_a_missing_name_says_which(tmp_path: Path) -> None:
+    with pytest.raises(MissingName, match="exercise.py defines no 'half'"):
+        _ = load(write(tmp_path, "")).half
+
+
+SOURCE = '''"""The solution."""
+
+import math
+
+LIMIT = 3
+_SECRET = 4
+
+
+# how it is done
+def _helper(x):
+    return x * _SECRET
+
+
+@staticmethod
+def double(x: float) -> float:
+    """Twice x.
+
+    Source: nobody.
+    """
+    y = _helper(x)
+    return y / 2
+
+
+def given(x):
+    return x
+
+
+class Half:
+    """Halves."""
+
+    def __init__(self):
+        self.by = 2
+
+    def half(self, x):
+        return self._divide(x)
+
+    def _divide(self, x):
+        return x / self.by
+'''
+
+
+def test_a_stub_keeps_contracts_and_drops_bodies_and_helpers(tmp_path: Path) -> None:
+    lab = make_course(tmp_path).labs[0]
+    step = lab.steps[1].model_copy(update={"todo": ("Half.half",)})
+    stub = make_stub(SOURCE, lab.model_copy(update={"steps": (lab.steps[0], step)}))
+    assert stub.startswith('"""Lab 01: Tiny.')
+    body = stub.split('"""\n', 1)[1]
+    assert (
+        body
+        == '''
+import math
+
+LIMIT = 3
+
+
+@staticmethod
+def double(x: float) -> float:
+    """Twice x.
+
+    Source: nobody.
+    """
+    raise NotImplementedError("lab 01, step 1: double (README section 1)")
+
+
+def given(x):
+    return x
+
+
+class Half:
+    """Halves."""
+
+    def __init__(self):
+        self.by = 2
+
+    def half(self, x):
+        raise NotImplementedError("lab 01, step 2: Half.half (README section 2)")
+'''
+    )
+
+
+def test_a_stub_of_a_solution_without_a_listed_name_is_refused(tmp_path: Path) -> None:
+    lab = make_course(tmp_path).labs[0]
+    with pytest.raises(CourseError, match="does not define 'half', which lab.toml lists"):
+        make_stub("def double(x):\n    return 2 * x\n", lab)
+
+
+def test_written_names_are_those_whose_bodies_no_longer_raise(tmp_path: Path) -> None:
+    lab = make_course(tmp_path).labs[0]
+    stub = make_stub(SOLUTION, lab)
+    assert written_names(stub, lab) == []
+    assert written_names(stub.replace('raise NotImplementedError("lab 01, step 1', 'return ("'), lab) == [
+        "double"
+    ]
+    assert written_names("def double(:", lab) == ["double", "half"]
+
+
+def mistake(find: str, replace: str = "") -> Mistake:
+    return Mistake(
+        id="m", step="double", name="n", symptom="s", cause="c", hint="h", find=find, replace=replace
+    )
+
+
+def test_a_mistake_is_an_edit_that_applies_exactly_once() -> None:
+    assert apply_mistake("a + b", mistake("+", "-")) == "a - b"
+    for find, count in (("x", 0), ("a", 2)):
+        with pytest.raises(CourseError, match=f"occurs {count} times"):
+            apply_mistake("a + a", mistake(find))

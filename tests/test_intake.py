@@ -1,0 +1,375 @@
+"""Intake: whatever a class hands in, every student gets a text to judge or one clear line."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from grader.course import Course
+from grader.intake import IntakeError, Submission, find_submissions
+from tests.tiny_course import LAB_TOML, SOLUTION, make_course
+
+LAB = "01_tiny"
+RIGHT = SOLUTION
+OTHER = "def double(x):\n    return 3 * x\n"
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Course:
+    return make_course(tmp_path / "course")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    folder = tmp_path / "class"
+    folder.mkdir()
+    return folder
+
+
+def put(path: Path, data: str | bytes = RIGHT) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def zipped(entries: dict[str, str | bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def notebook(*cells: str | list[str]) -> str:
+    code = [{"cell_type": "code", "source": cell, "outputs": [], "metadata": {}} for cell in cells]
+    return json.dumps({"nbformat": 4, "cells": [{"cell_type": "markdown", "source": "# Words"}, *code]})
+
+
+def only(group: Path, course: Course) -> Submission:
+    (submission,) = find_submissions(group, course, course.labs[0])
+    assert "\n" not in submission.message
+    return submission
+
+
+def with_second_lab(course: Course) -> Course:
+    from grader.course import load_course
+
+    put(course.root / "labs" / "02_next" / "lab.toml", LAB_TOML)
+    return load_course(course.root)
+
+
+# --- where submissions lie -------------------------------------------------------------------------------
+
+
+def test_a_class_in_the_standard_form_needs_no_lab(group: Path, course: Course) -> None:
+    for student in ("Ben", "anna"):
+        put(group / student / LAB / "exercise.py")
+    assert find_submissions(group, course) == [Submission("anna", LAB, RIGHT), Submission("Ben", LAB, RIGHT)]
+
+
+def test_with_a_lab_folders_and_files_of_students_are_found(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py")
+    put(group / "ben.py")
+    put(group / "cleo" / LAB / "exercise.py")
+    put(group / "dora.zip", zipped({"exercise.py": RIGHT}))
+    put(group / "emil" / "x.zip", zipped({"exercise.py": RIGHT}))
+    put(group / "fritz" / LAB / "x.zip", zipped({"exercise.py": RIGHT}))
+    found = find_submissions(group, course, course.labs[0])
+    assert [one.student for one in found] == ["anna", "ben", "cleo", "dora", "emil", "fritz"]
+    assert {(one.source, one.message) for one in found} == {(RIGHT, "")}
+
+
+def test_a_student_without_a_submission_is_there_with_a_line(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py")
+    (group / "ben").mkdir()
+    ben = find_submissions(group, course, course.labs[0])[1]
+    assert ben == Submission("ben", LAB, None, f"nothing was handed in for {LAB}")
+
+
+def test_every_student_has_every_lab_of_the_class(group: Path, course: Course) -> None:
+    course = with_second_lab(course)
+    put(group / "anna" / LAB / "exercise.py")
+    put(group / "anna" / "02_next" / "exercise.py", OTHER)
+    put(group / "ben" / "exercise.py")
+    found = find_submissions(group, course)
+    assert [(one.student, one.lab, one.source) for one in found] == [
+        ("anna", LAB, RIGHT),
+        ("anna", "02_next", OTHER),
+        ("ben", LAB, None),
+        ("ben", "02_next", None),
+    ]
+    assert "exercise.py" in found[2].message
+
+
+def test_a_folder_of_another_lab_is_not_taken_for_this_one(group: Path, course: Course) -> None:
+    put(group / "anna" / "07_other" / "exercise.py")
+    assert only(group, course).source is None
+
+
+@pytest.mark.parametrize(
+    ("place", "student"),
+    [
+        ("anna/01_tiny/exercise.py", "anna"),
+        ("anna/01_tiny", "anna"),
+        ("anna", "anna"),
+        ("ben/exercise.py", "ben"),
+        ("ben", "ben"),
+        ("cleo.py", "cleo"),
+        ("dora.zip", "dora"),
+    ],
+)
+def test_one_submission_is_graded_alone(group: Path, course: Course, place: str, student: str) -> None:
+    put(group / "anna" / LAB / "exercise.py")
+    put(group / "ben" / "exercise.py")
+    put(group / "cleo.py")
+    put(group / "dora.zip", zipped({"exercise.py": RIGHT}))
+    (submission,) = find_submissions(group / place, course, course.labs[0])
+    assert (submission.student, submission.source) == (student, RIGHT)
+
+
+def test_a_stray_exercise_does_not_hide_the_class(group: Path, course: Course) -> None:
+    for student in ("anna", "ben"):
+        put(group / student / "exercise.py")
+    put(group / "exercise.py")
+    assert [one.student for one in find_submissions(group, course, course.labs[0])] == ["anna", "ben", "exercise"]
+
+
+def test_the_instructors_own_files_and_results_are_no_students(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py")
+    put(group / "README.md")
+    put(group / "roster.csv")
+    put(group / ".DS_Store")
+    put(group / "__MACOSX" / "._anna")
+    put(group / "results" / "gradebook.sqlite")
+    assert only(group, course).student == "anna"
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "words.txt"])
+def test_a_path_without_submissions_is_one_clear_error(group: Path, course: Course, name: str) -> None:
+    (group / "empty").mkdir()
+    put(group / "words.txt", "hello")
+    with pytest.raises(IntakeError) as caught:
+        find_submissions(group / name, course, course.labs[0])
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_without_lab_folders_needs_the_lab(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py")
+    with pytest.raises(IntakeError, match="--lab"):
+        find_submissions(group, with_second_lab(course))
+
+
+# --- which file counts -----------------------------------------------------------------------------------
+
+
+def test_one_clear_file_with_another_name_is_taken_with_a_note(group: Path, course: Course) -> None:
+    put(group / "anna" / "my_solution.py")
+    put(group / "anna" / "test_mine.py", "def test(): pass")
+    assert only(group, course) == Submission("anna", LAB, RIGHT, "taken from my_solution.py")
+
+
+def test_among_several_files_the_one_that_defines_what_is_asked_is_taken(group: Path, course: Course) -> None:
+    put(group / "anna" / "tiny.py")
+    put(group / "anna" / "plots.py", "import math\n")
+    assert only(group, course) == Submission("anna", LAB, RIGHT, "taken from tiny.py; not used: plots.py")
+
+
+def test_several_possible_files_are_listed_and_the_mark_is_withheld(group: Path, course: Course) -> None:
+    put(group / "anna" / "first.py", RIGHT)
+    put(group / "anna" / "second.py", OTHER)
+    submission = only(group, course)
+    assert (submission.source, submission.withheld) == (None, True)
+    assert "first.py" in submission.message
+    assert "second.py" in submission.message
+
+
+def test_two_hand_ins_of_one_student_are_not_merged_in_silence(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py", RIGHT)
+    put(group / "anna.py", OTHER)
+    assert only(group, course).withheld
+
+
+def test_the_exercise_of_this_lab_is_found_in_a_whole_course(group: Path, course: Course) -> None:
+    entries = {f"repo-main/labs/{LAB}/exercise.py": RIGHT, "repo-main/labs/02_next/exercise.py": OTHER}
+    put(group / "anna.zip", zipped(entries))
+    submission = only(group, course)
+    assert submission.source == RIGHT
+    assert submission.message == f"taken from anna.zip: repo-main/labs/{LAB}/exercise.py"
+
+
+def test_an_archive_in_an_archive_is_opened(group: Path, course: Course) -> None:
+    put(group / "anna.zip", zipped({"upload/inner.zip": zipped({"exercise.py": RIGHT})}))
+    assert only(group, course).source == RIGHT
+
+
+def test_mac_resource_forks_are_ignored(group: Path, course: Course) -> None:
+    entries = {"hw/exercise.py": RIGHT, "__MACOSX/hw/._exercise.py": b"\0\5\x16\7", "hw/._exercise.py": b"\0"}
+    put(group / "anna.zip", zipped(entries))
+    assert only(group, course).source == RIGHT
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "exercise.py.txt", "exercise.docx"])
+def test_what_is_no_python_file_is_named(group: Path, course: Course, name: str) -> None:
+    put(group / "anna" / name, b"%PDF")
+    submission = only(group, course)
+    assert submission.source is None
+    assert name in submission.message
+
+
+# --- refused, with bounds --------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_links_are_refused(group: Path, course: Course, tmp_path: Path, whole_folder: bool) -> None:
+    secret = put(tmp_path / "elsewhere" / "exercise.py")
+    if whole_folder:
+        (group / "anna").symlink_to(secret.parent)
+    else:
+        (group / "anna").mkdir()
+        (group / "anna" / "exercise.py").symlink_to(secret)
+    submission = only(group, course)
+    assert submission.source is None
+    assert "link" in submission.message
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(group: Path, course: Course) -> None:
+    (group / "anna").mkdir()
+    os.mkfifo(group / "anna" / "exercise.py")
+    assert only(group, course).source is None
+
+
+def test_a_source_over_one_mebibyte_is_refused(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py", b"#" * (1 << 20) + b"#")
+    submission = only(group, course)
+    assert submission.source is None
+    assert "larger than 1 MiB" in submission.message
+
+
+@pytest.mark.parametrize("name", ["../../evil.py", "/etc/evil.py", "C:\\evil.py", "..\\evil.py"])
+def test_an_archive_that_leads_out_of_itself_is_refused(group: Path, course: Course, name: str) -> None:
+    put(group / "anna.zip", zipped({"exercise.py": RIGHT, name: "x"}))
+    submission = only(group, course)
+    assert submission.source is None
+    assert "leads out" in submission.message
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"exercise.py": b"\0" * (50 << 20)},
+        {"exercise.py": RIGHT, "data.bin": b"\0" * (200 << 20)},
+        {f"{number}.txt": b"" for number in range(30_000)},
+        {"inner.zip": zipped({"exercise.py": b"#" * (50 << 20)})},
+    ],
+    ids=["one large file", "large in all", "many files", "nested"],
+)
+def test_a_bomb_is_refused_quickly(group: Path, course: Course, entries: dict[str, bytes]) -> None:
+    put(group / "anna.zip", zipped(entries))  # type: ignore[arg-type]
+    began = time.monotonic()
+    submission = only(group, course)
+    assert submission.source is None
+    assert submission.message
+    assert time.monotonic() - began < 2
+
+
+def test_a_link_in_an_archive_is_refused(group: Path, course: Course) -> None:
+    entry = zipfile.ZipInfo("exercise.py")
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(entry, "/etc/passwd")
+    put(group / "anna.zip", buffer.getvalue())
+    assert "link" in only(group, course).message
+
+
+@pytest.mark.parametrize("data", [b"", b"not a zip", zipped({"exercise.py": RIGHT})[:-30]], ids=["0", "text", "cut"])
+def test_a_broken_archive_is_one_line(group: Path, course: Course, data: bytes) -> None:
+    put(group / "anna.zip", data)
+    assert "not a readable zip archive" in only(group, course).message
+
+
+def test_of_two_entries_with_one_name_the_last_counts(group: Path, course: Course) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("exercise.py", OTHER)
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("exercise.py", RIGHT)
+    put(group / "anna.zip", buffer.getvalue())
+    assert only(group, course).source == RIGHT
+
+
+# --- how it is written -----------------------------------------------------------------------------------
+
+UMLAUT = "# Größe\nx = 'ö'\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        (UMLAUT.encode("utf-8-sig"), "byte order mark"),
+        (UMLAUT.encode("utf-16"), "UTF-16"),
+        (b"\xfe\xff" + UMLAUT.encode("utf-16-be"), "UTF-16"),
+        (UMLAUT.encode("utf-16-le"), "UTF-16"),
+        (UMLAUT.replace("\n", "\r\n").encode(), "Windows line ends"),
+        (UMLAUT.encode("cp1252"), "Windows-1252"),
+    ],
+    ids=["BOM", "UTF-16 little", "UTF-16 big", "UTF-16 without BOM", "CRLF", "cp1252"],
+)
+def test_common_encodings_are_read_with_a_note(group: Path, course: Course, data: bytes, note: str) -> None:
+    put(group / "anna" / "exercise.py", data)
+    submission = only(group, course)
+    assert submission.source == UMLAUT
+    assert note in submission.message
+
+
+def test_a_declared_encoding_is_followed_and_then_replaced(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py", f"# coding: latin-1\n{UMLAUT}".encode("latin-1"))
+    submission = only(group, course)
+    assert submission.source == f"# coding: utf-8\n{UMLAUT}"
+    assert "latin-1" in submission.message
+
+
+def test_bytes_that_are_no_text_are_refused(group: Path, course: Course) -> None:
+    put(group / "anna" / "exercise.py", b"x = 1\n\0\0\n")
+    submission = only(group, course)
+    assert submission.source is None
+    assert "not a text file" in submission.message
+
+
+def test_the_code_cells_of_a_notebook_are_joined_without_magics(group: Path, course: Course) -> None:
+    cells = notebook(
+        "%matplotlib inline\nimport math\n!pip install torch",
+        ["def double(x):\n", "    return x + x"],
+        "%%bash\nls",
+        "%%time\nif True:\n    %time double(2)",
+        "x = (7\n     % 4)\ntext = '''\n!not a shell line\n'''",
+    )
+    put(group / "anna.ipynb", cells)
+    submission = only(group, course)
+    assert submission.source == (
+        "pass\nimport math\npass\n\n\ndef double(x):\n    return x + x\n\n\n"
+        "pass\nif True:\n    pass\n\n\nx = (7\n     % 4)\ntext = '''\n!not a shell line\n'''\n"
+    )
+    assert submission.message == "read from a notebook (5 code cells), without 6 lines of magics or shell commands"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": 3}', '{"cells": [{}]}', "[" * 100_000])
+def test_a_broken_notebook_is_one_line(group: Path, course: Course, text: str) -> None:
+    put(group / "anna.ipynb", text)
+    submission = only(group, course)
+    assert (submission.source, submission.message) == (None, "anna.ipynb is not a notebook that can be read")
+
+
+def test_names_that_would_break_a_report_are_made_printable(group: Path, course: Course) -> None:
+    put(group / "anna\x1b[31m" / "exercise.py")
+    assert only(group, course).student == "anna\N{REPLACEMENT CHARACTER}[31m"
