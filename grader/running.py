@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,9 +71,19 @@ def _run(lab: Lab, options: Sequence[str], session: _Session) -> None:
         "-pno:unraisableexception",  # collects garbage five times a run, and a lab test starts no thread
         "--disable-plugin-autoload",  # only what the course itself brings
     ]
-    status = pytest.main(arguments, plugins=[plugin, session])
+    try:
+        status = pytest.main(arguments, plugins=[plugin, session])
+    finally:
+        _forget(lab.tests_path)
     if session.trouble or status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise CourseError(f"{lab.tests_path}: pytest could not run it ({status!r}) {session.trouble}".strip())
+
+
+def _forget(test_file: Path) -> None:
+    """Take the test module out of Python's memory: another course's file may have the same module name."""
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) == str(test_file):
+            del sys.modules[name]
 
 
 class _Session:

@@ -138,7 +138,11 @@ def test_a_stray_exercise_does_not_hide_the_class(group: Path, course: Course) -
     for student in ("anna", "ben"):
         put(group / student / "exercise.py")
     put(group / "exercise.py")
-    assert [one.student for one in find_submissions(group, course, course.labs[0])] == ["anna", "ben", "exercise"]
+    assert [one.student for one in find_submissions(group, course, course.labs[0])] == [
+        "anna",
+        "ben",
+        "exercise",
+    ]
 
 
 def test_the_instructors_own_files_and_results_are_no_students(group: Path, course: Course) -> None:
@@ -292,7 +296,9 @@ def test_a_link_in_an_archive_is_refused(group: Path, course: Course) -> None:
     assert "link" in only(group, course).message
 
 
-@pytest.mark.parametrize("data", [b"", b"not a zip", zipped({"exercise.py": RIGHT})[:-30]], ids=["0", "text", "cut"])
+@pytest.mark.parametrize(
+    "data", [b"", b"not a zip", zipped({"exercise.py": RIGHT})[:-30]], ids=["0", "text", "cut"]
+)
 def test_a_broken_archive_is_one_line(group: Path, course: Course, data: bytes) -> None:
     put(group / "anna.zip", data)
     assert "not a readable zip archive" in only(group, course).message
@@ -360,7 +366,10 @@ def test_the_code_cells_of_a_notebook_are_joined_without_magics(group: Path, cou
         "pass\nimport math\npass\n\n\ndef double(x):\n    return x + x\n\n\n"
         "pass\nif True:\n    pass\n\n\nx = (7\n     % 4)\ntext = '''\n!not a shell line\n'''\n"
     )
-    assert submission.message == "read from a notebook (5 code cells), without 6 lines of magics or shell commands"
+    assert (
+        submission.message
+        == "read from a notebook (5 code cells), without 6 lines of magics or shell commands"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": 3}', '{"cells": [{}]}', "[" * 100_000])
@@ -370,6 +379,7 @@ def test_a_broken_notebook_is_one_line(group: Path, course: Course, text: str) -
     assert (submission.source, submission.message) == (None, "anna.ipynb is not a notebook that can be read")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_names_that_would_break_a_report_are_made_printable(group: Path, course: Course) -> None:
     put(group / "anna\x1b[31m" / "exercise.py")
     assert only(group, course).student == "anna\N{REPLACEMENT CHARACTER}[31m"
