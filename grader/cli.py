@@ -6,19 +6,29 @@ Heavy imports (torch, pytest, matplotlib) happen inside the commands that need t
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from grader.course import Course, CourseError, Lab, find_root, load_course
+from grader.progress import StepState
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-console = Console(highlight=False)
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-LabArgument = Annotated[Optional[str], typer.Argument(help="a lab's number or name (default: all)")]
+    from grader.authoring.verify import Verification
+    from grader.marking import Result
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+LabArgument = Annotated[str | None, typer.Argument(help="a lab's number or name (default: all)")]
 
 
 def main() -> None:
@@ -33,14 +43,6 @@ def main() -> None:
         sys.exit(130)
 
 
-def _course() -> Course:
-    return load_course(find_root())
-
-
-def _labs(course: Course, wanted: str | None) -> list[Lab]:
-    return [course.find_lab(wanted)] if wanted else list(course.labs)
-
-
 @app.command()
 def status(lab: LabArgument = None) -> None:
     """Show how far your exercises are, and the next thing to do."""
@@ -49,24 +51,19 @@ def status(lab: LabArgument = None) -> None:
     from grader.running import run_tests
 
     for each in _labs(_course(), lab):
-        console.print(f"[bold]lab {each.number}: {each.title}[/bold]")
+        _say(f"lab {each.number}: {each.title}", "bold")
         if not each.exercise.is_file():
-            raise CourseError(f"{each.exercise} is missing; get it back with: git checkout -- {each.exercise}")
-        started = written_names(each.exercise.read_text(encoding="utf-8", errors="replace"), each)
-        results = run_tests(each, each.exercise, seed=0) if started else []
-        states = step_states(each, results)
-        for state in states:
-            text = state.text if started else "to do"
-            colour = "green" if state.passed else "dim" if text == "to do" else "yellow"
-            points = f"{state.step.points if state.passed else 0} of {state.step.points} points"
-            console.print(f"  step {state.step.number}  {state.step.title:<34} [{colour}]{text:<26}[/] {points}")
-        if started:
-            console.print(next_line(each, states), soft_wrap=True)
-        else:
-            console.print(
-                f"next: read labs/{each.name}/README.md, then write step 1 in labs/{each.name}/exercise.py",
-                soft_wrap=True,
+            raise CourseError(
+                f"{each.exercise} is missing; get it back with: git checkout -- {each.exercise}"
             )
+        started = written_names(each.exercise.read_text(encoding="utf-8", errors="replace"), each)
+        with _spinner() as show:
+            show(f"running pytest labs/{each.name}")
+            states = step_states(each, run_tests(each, each.exercise, seed=0) if started else [])
+        for state in states:
+            _say(*_step_line(state, bool(started)))
+        start = f"next: read labs/{each.name}/README.md, then write step 1 in labs/{each.name}/exercise.py"
+        _say(next_line(each, states) if started else start)
 
 
 @app.command()
@@ -81,28 +78,41 @@ def hint(
     found = course.find_lab(lab)
     chosen = found.find_step(step)
     given = HintLog(course.root).next_hint(found, chosen)
-    console.print(
-        f"[bold]lab {found.number}, step {chosen.number} ({chosen.title}), hint {given.level} of {given.levels}[/bold]"
-    )
-    console.print(given.text.strip(), markup=False, soft_wrap=True)
+    place = f"lab {found.number}, step {chosen.number} ({chosen.title})"
+    _say(f"{place}, hint {given.level} of {given.levels}", "bold")
+    _say(given.text.strip())
     if given.level < given.levels:
-        console.print(f"[dim]for the next one: grader hint {found.number} {chosen.number}[/dim]")
+        _say(f"for the next one: grader hint {found.number} {chosen.number}", "dim")
 
 
 @app.command()
 def grade(
     path: Annotated[Path, typer.Argument(help="one submission, or a folder that holds a class")],
     out: Annotated[Path, typer.Option(help="where gradebook and reports go")],
-    lab: Annotated[Optional[str], typer.Option(help="the lab, if the folders don't say it")] = None,
-    class_seed: Annotated[Optional[int], typer.Option(help="secret seed of the inputs (default: kept, else drawn)")] = None,
+    lab: Annotated[str | None, typer.Option(help="the lab, if the folders don't say it")] = None,
+    class_seed: Annotated[
+        int | None, typer.Option(help="secret seed of the inputs (default: the gradebook's, else drawn)")
+    ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="submissions at the same time")] = 1,
 ) -> None:
     """Grade one submission or a class: gradebook, table, CSV and HTML report in one go."""
+    from grader.authoring.trials import write_sketches
     from grader.grading import grade as grade_class
+    from grader.reports import ClassProgress
 
     course = _course()
     chosen = course.find_lab(lab) if lab else None
-    outcome = grade_class(path, course, out, chosen, class_seed, jobs, console=console)
+    with ClassProgress(_console()) as progress:
+        outcome = grade_class(
+            path,
+            course,
+            out,
+            chosen,
+            class_seed,
+            jobs,
+            on_progress=progress.show,
+            make_sketches=write_sketches,
+        )
     _report(course, outcome.results, out, outcome.seed)
 
 
@@ -122,40 +132,31 @@ def report(out: Annotated[Path, typer.Argument(help="the folder that `grader gra
 @app.command()
 def verify(
     lab: LabArgument = None,
-    report: Annotated[Optional[Path], typer.Option(help="write the table of mistakes and tests as HTML")] = None,
+    report: Annotated[Path | None, typer.Option(help="write the table of mistakes and tests as HTML")] = None,
 ) -> None:
     """Check the labs: nothing stale, the solution passes, every known mistake is rejected."""
-    from grader.authoring.kill_table import kill_page, kill_rows
+    from grader.authoring.kill_table import kill_page
     from grader.authoring.pages import Measurements
     from grader.authoring.verify import verify_curriculum, verify_lab
 
     course = _course()
     measurements = Measurements(course)
-    found, problems = [], []
+    found: list[Verification] = []
     for each in _labs(course, lab):
-        with _spinner() as progress:
-            task = progress.add_task(f"lab {each.number}: starting")
-            found.append(
-                verify_lab(each, measurements, lambda text: progress.update(task, description=f"lab {each.number}: {text}"))
-            )
-        problems += found[-1].problems
-        rows = kill_rows(found[-1])
-        console.print(
-            f"lab {each.number}: {len(found[-1].tests)} tests, {sum(bool(row.rejected_by) for row in rows)} of "
-            f"{len(each.mistakes)} mistakes rejected, {sum(row.named for row in rows)} named; "
-            f"the solution uses at most {found[-1].solution_ratio:.1%} of any tolerance",
-            soft_wrap=True,
-        )
+        with _spinner() as show:
+            found.append(verify_lab(each, measurements, lambda text: show(f"lab {each.number}: {text}")))  # noqa: B023
+        _say(_verified_line(found[-1]))
+    problems = [problem for verification in found for problem in verification.problems]
     if lab is None:
         problems += verify_curriculum(course, measurements)
     if report is not None:
         report.write_text(kill_page(found), encoding="utf-8")
-        console.print(f"mistakes and tests: {report}", soft_wrap=True)
+        _say(f"mistakes and tests: {report}")
     for problem in problems:
-        console.print(f"problem: {problem}", style="red", markup=False, soft_wrap=True)
+        _say(f"problem: {problem}", "red")
     if problems:
         raise typer.Exit(1)
-    console.print("all is well", style="green")
+    _say("all is well", "green")
 
 
 @app.command()
@@ -168,29 +169,67 @@ def generate(lab: LabArgument = None) -> None:
     measurements = Measurements(course)
     changed: list[Path] = []
     for each in _labs(course, lab):
-        with _spinner() as progress:
-            progress.add_task(f"lab {each.number}")
+        with _spinner() as show:
+            show(f"lab {each.number}: page, stub, notebook")
             files = generate_lab(each, measurements)
+            show(f"lab {each.number}: sketches of {len(each.mistakes)} mistakes")
             files[each.sketches] = generate_sketches(each)
             changed += write_files(each, files)
     if lab is None:
         changed += write_files(None, generate_curriculum(course, measurements))
     for path in changed:
-        console.print(f"wrote {path}", soft_wrap=True)
+        _say(f"wrote {path}")
     if not changed:
-        console.print("nothing to do: all generated files are up to date")
+        _say("nothing to do: all generated files are up to date")
 
 
-def _report(course: Course, results: list[object], out: Path, seed: int) -> None:
-    from grader.reports import print_summary, write_reports
-
-    paths = [out / "gradebook.sqlite", *write_reports(results, course, out, seed)]  # type: ignore[arg-type]
-    print_summary(results, course, paths, console)  # type: ignore[arg-type]
+def _course() -> Course:
+    return load_course(find_root())
 
 
-def _spinner() -> Progress:
-    return Progress(
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=console, transient=True
+def _labs(course: Course, wanted: str | None) -> list[Lab]:
+    return [course.find_lab(wanted)] if wanted else list(course.labs)
+
+
+def _step_line(state: StepState, started: bool) -> tuple[str, str]:
+    """A step's line and its style."""
+    text = state.text if started else "to do"
+    points = f"{state.step.points if state.passed else 0} of {state.step.points} points"
+    style = "green" if state.passed else "dim" if text == "to do" else "yellow"
+    return f"  step {state.step.number}  {state.step.title:<34} {text:<26} {points}", style
+
+
+def _verified_line(found: Verification) -> str:
+    from grader.authoring.kill_table import kill_rows
+
+    rows = kill_rows(found)
+    rejected, named = sum(bool(row.rejected_by) for row in rows), sum(row.named for row in rows)
+    return (
+        f"lab {found.lab.number}: {len(found.tests)} tests, {rejected} of {len(found.lab.mistakes)} mistakes "
+        f"rejected, {named} named; the solution uses at most {found.solution_ratio:.1%} of any tolerance"
     )
 
 
+def _report(course: Course, results: Sequence[Result], out: Path, seed: int) -> None:
+    from grader.reports import print_summary, write_reports
+
+    paths = [out / "gradebook.sqlite", *write_reports(results, course, out, seed)]
+    print_summary(results, course, paths, _console())
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def _say(text: str, style: str = "") -> None:
+    """One line, never wrapped: it may hold a path or a command to copy."""
+    _console().print(text, style=style, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _spinner() -> Iterator[Callable[[str], None]]:
+    """What is being done right now, on a terminal; nothing in a file or a pipe."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=_console(), transient=True) as progress:
+        task = progress.add_task("")
+        yield lambda text: progress.update(task, description=text)

@@ -240,6 +240,7 @@ class Gradebook:
         except sqlite3.OperationalError as error:
             raise GradebookError(f"{self.path}: the gradebook can't be used now ({error})") from error
         except sqlite3.DatabaseError as error:
+            why = " ".join(str(error).split())
             raise GradebookError(
-                f"{self.path}: the gradebook is damaged ({error}): move it away and grade again"
+                f"{self.path}: the gradebook is damaged ({why}): move it away and grade again"
             ) from error

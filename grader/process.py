@@ -57,7 +57,7 @@ class Process:
         root = str(Path(__file__).resolve().parents[1])
         try:
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-X", "utf8", "-c", BOOTSTRAP, root, module],
+                [sys.executable, "-I", "-B", "-u", "-X", "utf8", "-c", BOOTSTRAP, root, module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

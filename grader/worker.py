@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -272,7 +271,6 @@ def child() -> None:
             _run_job(lab, job, send)
     except Exception as error:
         send("fault", message=f"{type(error).__name__}: {error}")
-    sys.stdout.flush()
     os._exit(0)
 
 

@@ -55,9 +55,9 @@ def my_code() -> Iterator[None]:
 # !"{sys.executable}" -m pytest -q . --step 1
 
 # %% [markdown]
-# **Figure 1.** The std after each ReLU of a network of width 256, for three initialisations.
+# **Figure 1.** The std after each ReLU of a network of width 256, for three initialisations, and Kaiming from near.
 # The dashed lines are the prediction, $0.826$ times the rms (the std of a ReLU's output is $\sqrt{1 - 1/\pi}$ of its rms).
-# Why does the level line wander?
+# Why does the level line wander, and what would a width of 1024 change?
 
 # %%
 with my_code():
@@ -69,14 +69,20 @@ with my_code():
         "small": (0.01, "N(0, 0.01²)", GREEN, "^"),
     }
     measured = {init: exercise.activation_stds(depth, width, init) for init in inits}
+    near = [exercise.activation_stds(depth, width, "kaiming", seed=seed) for seed in range(5)]
 
-    fig, ax = plt.subplots()
+    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for init, (std, label, colour, marker) in inits.items():
         factor = math.sqrt(width / 2) * std
-        ax.plot(layers, measured[init], marker, ms=4, color=colour, label=label)
-        ax.plot(layers, [0.826 * factor**layer for layer in layers], "--", lw=1, color=colour)
-    ax.set(yscale="log", xlabel="layer", ylabel="std after the ReLU", title="Signal propagation by depth")
-    ax.legend(title="weights (dashed: predicted)")
+        left.plot(layers, measured[init], marker, ms=4, color=colour, label=label)
+        left.plot(layers, [0.826 * factor**layer for layer in layers], "--", lw=1, color=colour)
+    left.set(yscale="log", xlabel="layer", ylabel="std after the ReLU", title="Signal propagation by depth")
+    left.legend(title="weights (dashed: predicted)")
+    for stds in near:
+        right.plot(layers, stds, "o-", ms=3, lw=1, color=BLUE, alpha=0.6)
+    right.axhline(0.826, ls="--", lw=1, color=GREY)
+    right.set(xlabel="layer", ylabel="std after the ReLU", title="Kaiming, five seeds")
+    right.set_ylim(bottom=0)
     plt.show()
 
 # %% [markdown]
@@ -124,7 +130,8 @@ with my_code():
     logits = torch.tensor([[2.0, 1.0, 0.0], [math.nan, math.inf, 0.0]], requires_grad=True)
     loss = exercise.cross_entropy(logits, torch.tensor([0, -100]))
     (gradient,) = torch.autograd.grad(loss, [logits])
-    print(f"with a broken row, ignored: loss {loss.item():.4f}, gradient of the good row {gradient[0].tolist()}")
+    good = ", ".join(f"{value:.4f}" for value in gradient[0].tolist())
+    print(f"beside a broken, ignored row: loss {loss.item():.4f}, gradient of the good row {good}")
 
 # %% [markdown]
 # ## Step 4: AdamW
@@ -139,7 +146,7 @@ with my_code():
 
 # %% [markdown]
 # **Figure 2.** How much too long the step would be without bias correction, $(1 - \beta_1^t) / \sqrt{1 - \beta_2^t}$.
-# The dots are steps that your AdamW takes on a constant gradient: all of length $\eta$.
+# The squares and circles are steps that your AdamW takes on a constant gradient: all of length $\eta$.
 
 
 # %%
@@ -159,15 +166,15 @@ def adamw_step_lengths(steps: int, lr: float, beta2: float) -> list[float]:
 with my_code():
     times = range(1, 5001)
     shown = sorted({round(10 ** (k / 8)) for k in range(27)})
-    curves = {0.999: (ORANGE, "-", "s"), 0.95: (BLUE, "--", "o")}
+    curves = {0.999: (ORANGE, "-", "s", 8), 0.95: (BLUE, "--", "o", 4)}
     lengths = {beta2: adamw_step_lengths(shown[-1], 0.01, beta2) for beta2 in curves}
 
     fig, ax = plt.subplots()
-    for beta2, (colour, line, marker) in curves.items():
+    for beta2, (colour, line, marker, size) in curves.items():
         ratio = [(1 - 0.9**t) / math.sqrt(1 - beta2**t) for t in times]
         ax.plot(times, ratio, line, color=colour, label=f"without correction, β₂ = {beta2}")
         dots = [lengths[beta2][t - 1] for t in shown]
-        ax.plot(shown, dots, marker, ms=4, mfc="none", color=colour, label=f"your AdamW, β₂ = {beta2}")
+        ax.plot(shown, dots, marker, ms=size, mfc="none", color=colour, label=f"your AdamW, β₂ = {beta2}")
     ax.set(xlabel="step t", ylabel="step length / learning rate", title="Bias correction, β₁ = 0.9")
     ax.set_xscale("log")
     ax.set_ylim(bottom=0)
@@ -215,8 +222,8 @@ with my_code():
 
 # %% [markdown]
 # **Figure 4.** Muon on least squares with a hidden 64×32 matrix, at three constant rates.
-# The update doesn't shrink with the gradient, so each rate ends in a floor of its own.
-# The runs are chaotic: the last digits of your computer decide the wiggles, not the floor.
+# The update doesn't shrink with the gradient, so a constant rate ends on a floor, and the rate decides how high.
+# The runs are chaotic: the last digits of your computer's arithmetic decide the wiggles, but not the floor.
 
 
 # %%

@@ -1,0 +1,295 @@
+"""Grading: a class from files to gradebook, only what changed, whatever interrupts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader import grading
+from grader.course import Course, CourseError, Lab
+from grader.gradebook import Gradebook
+from grader.grading import GRADEBOOK, Outcome, Progress, grade
+from grader.verdicts import GRADER_ERROR, PASS, Verdict
+from grader.worker import Judgement, Limits, Stopped
+from tests.test_worker import is_running
+from tests.tiny_course import PLAN, SOLUTION, STUB, make_course
+
+ROOT = Path(__file__).resolve().parents[1]
+HALF_DONE = SOLUTION.replace("x / 2", "x / 3")
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Course:
+    return make_course(tmp_path / "course")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    folder = tmp_path / "class"
+    hand_in(folder, anna=SOLUTION, ben=STUB, cleo=HALF_DONE)
+    return folder
+
+
+def hand_in(folder: Path, **sources: str) -> None:
+    for student, source in sources.items():
+        (folder / student).mkdir(parents=True, exist_ok=True)
+        (folder / student / "exercise.py").write_text(source, encoding="utf-8")
+
+
+class FakeJudge:
+    """Stands in for the worker: passes every test at once, and remembers what it was asked to run."""
+
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+        self.seeds: list[int] = []
+        self.sketches: list[Path | None] = []
+        self.answer: Callable[[str, threading.Event], str] = lambda source, stop: PASS
+
+    def __call__(
+        self,
+        lab: Lab,
+        exercise: Path,
+        seed: int,
+        limits: Limits,
+        tests: list[str],
+        sketches: Path | None,
+        *,
+        stop: threading.Event,
+    ) -> Judgement:
+        source = exercise.read_text(encoding="utf-8")
+        self.sources.append(source)
+        self.seeds.append(seed)
+        self.sketches.append(sketches)
+        kind = self.answer(source, stop)
+        return Judgement(tuple(Verdict(test, kind) for test in tests))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeJudge:
+    judge = FakeJudge()
+    monkeypatch.setattr(grading, "judge", judge)
+    monkeypatch.setattr(grading, "planned_tests", lambda lab, limits: PLAN)
+    return judge
+
+
+def marks(outcome: Outcome) -> dict[str, int]:
+    return {result.student: result.points for result in outcome.results}
+
+
+# --- with real worker processes --------------------------------------------------------------------------
+
+
+def test_one_and_two_jobs_give_the_same_marks(group: Path, course: Course, tmp_path: Path) -> None:
+    one = grade(group, course, tmp_path / "one", class_seed=5)
+    two = grade(group, course, tmp_path / "two", class_seed=5, jobs=2)
+    assert marks(one) == marks(two) == {"anna": 5, "ben": 0, "cleo": 3}
+    kinds = [[verdict.verdict for verdict in result.tests] for result in one.results]
+    assert kinds == [["pass"] * 4, ["to do"] * 4, ["pass", "pass", "wrong", "wrong"]]
+    assert kinds == [[verdict.verdict for verdict in result.tests] for result in two.results]
+    assert one.results[2].tests[2].message == two.results[2].tests[2].message
+
+
+LOGGING = """
+import os, time
+with open({log!r}, "a") as log:
+    log.write("{student} %d\\n" % os.getpid())
+while "{student}" == "ben" and not os.path.exists({flag!r}):
+    pass
+"""
+
+KILLED = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from grader.course import load_course
+from grader.grading import grade
+grade(Path({group!r}), load_course(Path({course!r})), Path({out!r}))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="uses SIGKILL")
+def test_a_killed_run_keeps_what_was_finished_and_repeats_nothing(course: Course, tmp_path: Path) -> None:
+    """The run is killed while it judges the second of three; that one's process ends too."""
+    log, flag, group, out = (tmp_path / name for name in ("log", "flag", "class", "out"))
+    for student in ("anna", "ben", "cleo"):
+        hand_in(group, **{student: LOGGING.format(log=str(log), flag=str(flag), student=student) + SOLUTION})
+    paths = {"root": str(ROOT), "group": str(group), "course": str(course.root), "out": str(out)}
+    process = subprocess.Popen([sys.executable, "-c", KILLED.format(**paths)])
+    wait_until(lambda: log.exists() and "ben" in log.read_text())
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    orphan = int(log.read_text().split()[-1])
+    wait_until(lambda: not is_running(orphan))
+
+    flag.touch()
+    before = runs(log)
+    outcome = grade(group, course, out)
+    assert marks(outcome) == {"anna": 5, "ben": 5, "cleo": 5}
+    assert sorted(before) == ["anna", "ben"]
+    assert sorted(runs(log)) == ["anna", "ben", "ben", "cleo"]
+
+
+def runs(log: Path) -> list[str]:
+    """Students by process: a file is imported several times in one."""
+    return [line.split()[0] for line in sorted(set(log.read_text().splitlines()))]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# --- with the worker replaced ----------------------------------------------------------------------------
+
+
+def test_grading_again_runs_nothing(group: Path, course: Course, tmp_path: Path, fake: FakeJudge) -> None:
+    first = grade(group, course, tmp_path / "out")
+    assert len(fake.sources) == 3
+    assert grade(group, course, tmp_path / "out") == first
+    assert len(fake.sources) == 3
+
+
+def test_only_what_changed_is_run(group: Path, course: Course, tmp_path: Path, fake: FakeJudge) -> None:
+    grade(group, course, tmp_path / "out")
+    hand_in(group, ben=HALF_DONE + "# more\n", dora=STUB + "# new\n")
+    fake.sources.clear()
+    outcome = grade(group, course, tmp_path / "out")
+    assert fake.sources == [HALF_DONE + "# more\n", STUB + "# new\n"]
+    assert list(marks(outcome)) == ["anna", "ben", "cleo", "dora"]
+
+
+def test_all_is_run_again_when_the_tests_change(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    grade(group, course, tmp_path / "out")
+    tests = course.labs[0].tests_path
+    tests.write_text(tests.read_text() + "\n# stricter\n")
+    grade(group, course, tmp_path / "out")
+    assert len(fake.sources) == 6
+
+
+def test_equal_submissions_are_run_once(group: Path, course: Course, tmp_path: Path, fake: FakeJudge) -> None:
+    hand_in(group, dora=SOLUTION)
+    outcome = grade(group, course, tmp_path / "out", jobs=2)
+    assert len(fake.sources) == 3
+    assert marks(outcome) == {"anna": 5, "ben": 5, "cleo": 5, "dora": 5}
+
+
+def test_the_class_seed_is_drawn_once_kept_and_replaceable(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    drawn = grade(group, course, tmp_path / "out").seed
+    assert grade(group, course, tmp_path / "out").seed == drawn
+    assert grade(group, course, tmp_path / "other").seed != drawn
+    assert grade(group, course, tmp_path / "out", class_seed=0).seed == 0
+    assert grade(group, course, tmp_path / "out").seed == 0
+    assert len(fake.seeds) == 9
+    with Gradebook(tmp_path / "out" / GRADEBOOK) as gradebook:
+        assert gradebook.class_seed() == 0
+
+
+def test_a_student_without_a_file_has_a_result(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    (group / "dora").mkdir()
+    result = grade(group, course, tmp_path / "out").results[3]
+    assert (result.student, result.points) == ("dora", 0)
+    assert result.message == "nothing was handed in for 01_tiny"
+    assert [verdict.verdict for verdict in result.tests] == ["missing"] * 4
+
+
+def test_a_failure_of_the_grader_is_no_zero_and_is_tried_again(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    def fail(source: str, stop: threading.Event) -> str:
+        if source == SOLUTION:
+            raise RuntimeError("can't start new thread")
+        return PASS
+
+    fake.answer = fail
+    anna, ben, _ = grade(group, course, tmp_path / "out").results
+    assert {verdict.verdict for verdict in anna.tests} == {GRADER_ERROR}
+    assert [step.points for step in anna.steps] == [None, None]
+    assert "can't start new thread" in anna.message
+    assert ben.points == 5
+    fake.answer = lambda source, stop: PASS
+    assert marks(grade(group, course, tmp_path / "out"))["anna"] == 5
+    assert len(fake.sources) == 4
+
+
+def test_an_interrupt_keeps_what_was_finished(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    def wait_for_stop(source: str, stop: threading.Event) -> str:
+        if source != SOLUTION:
+            assert stop.wait(10)
+            raise Stopped
+        return PASS
+
+    def interrupt(progress: Progress) -> None:
+        if progress.result is not None:
+            raise KeyboardInterrupt
+
+    fake.answer = wait_for_stop
+    with pytest.raises(KeyboardInterrupt):
+        grade(group, course, tmp_path / "out", jobs=2, on_progress=interrupt)
+    fake.answer = lambda source, stop: PASS
+    fake.sources.clear()
+    assert marks(grade(group, course, tmp_path / "out")) == {"anna": 5, "ben": 5, "cleo": 5}
+    assert fake.sources == [STUB, HALF_DONE]
+
+
+def test_progress_tells_who_is_begun_and_who_is_done(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    seen: list[Progress] = []
+    results = grade(group, course, tmp_path / "out", on_progress=seen.append).results
+    assert seen == [
+        Progress(3, done + finished, student, results[done] if finished else None)
+        for done, student in enumerate(["anna", "ben", "cleo"])
+        for finished in (0, 1)
+    ]
+    seen.clear()
+    grade(group, course, tmp_path / "out", on_progress=seen.append)
+    assert [(one.done, one.result) for one in seen] == [(n + 1, result) for n, result in enumerate(results)]
+
+
+def test_the_gradebook_holds_what_was_returned(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    outcome = grade(group, course, tmp_path / "out")
+    with Gradebook(tmp_path / "out" / GRADEBOOK, create=False) as gradebook:
+        assert gradebook.results() == outcome.results
+
+
+def test_sketches_are_made_once_for_the_class_seed(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    made: list[tuple[str, int]] = []
+
+    def make(lab: Lab, seed: int, path: Path) -> None:
+        made.append((lab.name, seed))
+        path.write_text("{}")
+
+    grade(group, course, tmp_path / "out", class_seed=9, make_sketches=make)
+    grade(group, course, tmp_path / "out", class_seed=9, make_sketches=make)
+    assert made == [("01_tiny", 9)]
+    assert None not in fake.sketches
+
+
+def test_results_that_cannot_be_written_are_one_clear_line(
+    group: Path, course: Course, tmp_path: Path
+) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(CourseError, match="--out"):
+        grade(group, course, tmp_path / "out")

@@ -1,0 +1,225 @@
+"""The worker: every planned test gets one verdict, whatever the submission does, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from grader.course import Lab
+from grader.process import OUTPUT_BYTES
+from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
+from tests.tiny_course import PLAN, SOLUTION, make_course
+
+LIMITS = Limits(test_seconds=1.5, total_seconds=60, start_seconds=60)
+
+SUBMISSIONS = {
+    "right": SOLUTION,
+    "syntax error": "def double(x:\n    return x\n",
+    "exit at import": "import os\nos._exit(0)\n",
+    "sys.exit at import": "import sys\nsys.exit(0)\n",
+    "hang at import": "while True:\n    pass\n",
+    "hang, exit and crash": """
+import ctypes, os
+
+def double(x):
+    while x == 0:
+        pass
+    return x + x
+
+def half(x):
+    if x == 1.0:
+        os._exit(0)
+    ctypes.string_at(0)
+""",
+    "recursion and interrupt": """
+def double(x):
+    return double(x)
+
+def half(x):
+    if x == 1.0:
+        raise KeyboardInterrupt
+    return x / 2
+""",
+    "three ends": """
+import os
+
+def double(x):
+    os._exit(3)
+
+def half(x):
+    os._exit(3)
+""",
+    "flood": """
+import os
+
+print("the beginning")
+block = b"x" * 1_000_000
+
+def double(x):
+    for _ in range(100):
+        os.write(1, block)
+        os.write(2, block)
+        print("y" * 100_000)
+    return x + x
+
+def half(x):
+    return x / 2
+""",
+    "looks around": """
+import os, subprocess, sys
+
+print("cwd", os.listdir("."), "path", "" in sys.path, "token", os.environ.get("SECRET_TOKEN"))
+print("input", sys.stdin.read() == "")
+print("left", subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid)
+"""
+    + SOLUTION,
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return make_course(tmp_path_factory.mktemp("course")).labs[0]
+
+
+@pytest.fixture(scope="module")
+def judged(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judgement]:
+    """All submissions, judged two at a time: each process takes a second or two to start."""
+    folder = tmp_path_factory.mktemp("submissions")
+    os.environ["SECRET_TOKEN"] = "secret"
+
+    def run(name: str) -> Judgement:
+        exercise = folder / name / "exercise.py"
+        exercise.parent.mkdir()
+        exercise.write_text(SUBMISSIONS[name], encoding="utf-8")
+        (exercise.parent / "torch.py").write_text("raise RuntimeError('the wrong torch')\n")
+        return judge(lab, exercise, 7, LIMITS, PLAN)
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            return dict(zip(SUBMISSIONS, pool.map(run, SUBMISSIONS), strict=True))
+    finally:
+        del os.environ["SECRET_TOKEN"]
+
+
+def kinds(judgement: Judgement) -> list[str]:
+    return [verdict.verdict for verdict in judgement.verdicts]
+
+
+@pytest.mark.parametrize("name", SUBMISSIONS)
+def test_every_planned_test_has_one_verdict_in_order(judged: dict[str, Judgement], name: str) -> None:
+    assert [verdict.test for verdict in judged[name].verdicts] == PLAN
+    assert all("\n" not in verdict.message or verdict.verdict == "error" for verdict in judged[name].verdicts)
+    assert "\n" not in judged[name].message
+
+
+def test_the_right_one_passes(judged: dict[str, Judgement]) -> None:
+    assert kinds(judged["right"]) == ["pass"] * 4
+    assert judged["right"].message == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("syntax error", "error", "line 1"),
+        ("sys.exit at import", "error", "SystemExit"),
+        ("exit at import", "crashed", "ended itself (exit status 0) while the file was imported"),
+        ("hang at import", "time-out", "importing the file took over 1.5 s"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_loses_all(
+    judged: dict[str, Judgement], name: str, kind: str, message: str
+) -> None:
+    assert kinds(judged[name]) == [kind] * 4
+    assert message in judged[name].message
+    assert {verdict.message for verdict in judged[name].verdicts} == {judged[name].message}
+
+
+def test_a_test_that_hangs_or_ends_its_process_is_lost_alone(judged: dict[str, Judgement]) -> None:
+    judgement = judged["hang, exit and crash"]
+    assert kinds(judgement) == ["pass", "time-out", "crashed", "crashed"]
+    assert judgement.verdicts[1].message == "stopped after 1.5 s without a result"
+    assert judgement.verdicts[2].message == "the process ended itself (exit status 0)"
+    if os.name == "posix":
+        assert "SIGSEGV" in judgement.verdicts[3].message
+
+
+def test_an_error_or_interrupt_in_a_test_does_not_end_the_others(judged: dict[str, Judgement]) -> None:
+    judgement = judged["recursion and interrupt"]
+    assert kinds(judgement) == ["error", "error", "crashed", "pass"]
+    assert "RecursionError" in judgement.verdicts[0].message
+
+
+def test_after_three_ends_the_rest_is_lost_with_the_reason(judged: dict[str, Judgement]) -> None:
+    judgement = judged["three ends"]
+    assert kinds(judgement) == ["crashed", "crashed", "crashed", "missing"]
+    assert "3 tests" in judgement.verdicts[3].message
+    assert "the rest was not run" in judgement.message
+
+
+def test_a_flood_of_output_blocks_nothing_and_is_cut(judged: dict[str, Judgement]) -> None:
+    assert kinds(judged["flood"]) == ["pass"] * 4
+    assert judged["flood"].output.startswith("the beginning")
+    assert OUTPUT_BYTES // 2 < len(judged["flood"].output) <= OUTPUT_BYTES
+
+
+def test_the_exercise_sees_an_empty_folder_no_secrets_and_no_input(judged: dict[str, Judgement]) -> None:
+    assert kinds(judged["looks around"]) == ["pass"] * 4
+    lines = judged["looks around"].output.splitlines()
+    assert lines[:2] == ["cwd [] path False token None", "input True"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks for a process by its id")
+def test_no_process_is_left(judged: dict[str, Judgement]) -> None:
+    words = [line.split() for line in judged["looks around"].output.splitlines()]
+    left = [int(one[1]) for one in words if one[0] == "left"]
+    assert left
+    assert not [pid for pid in left if is_running(pid)]
+
+
+def test_the_time_of_a_submission_is_limited_in_all(lab: Lab, tmp_path: Path) -> None:
+    exercise = tmp_path / "exercise.py"
+    exercise.write_text(
+        "import time\n\ndef double(x):\n    time.sleep(60)\n\ndef half(x):\n    return x / 2\n"
+    )
+    judgement = judge(lab, exercise, 7, Limits(test_seconds=30, total_seconds=1), PLAN)
+    assert kinds(judgement) == ["time-out"] * 4
+    assert judgement.message == "the submission used up its 1 s"
+
+
+def test_a_grader_that_cannot_run_the_tests_says_that_it_failed(tmp_path: Path) -> None:
+    lab = make_course(tmp_path / "course").labs[0]
+    lab.tests_path.write_text("import a_module_that_is_not_there\n")
+    exercise = tmp_path / "exercise.py"
+    exercise.write_text(SOLUTION)
+    judgement = judge(lab, exercise, 7, LIMITS, PLAN)
+    assert kinds(judgement) == ["grader error"] * 4
+    assert "the grader failed" in judgement.message
+
+
+def test_the_stop_flag_ends_a_judgement(lab: Lab, tmp_path: Path) -> None:
+    exercise = tmp_path / "exercise.py"
+    exercise.write_text("while True: pass\n")
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        judge(lab, exercise, 7, Limits(), PLAN, stop=stop)
+    assert time.monotonic() - began < 5
+
+
+def test_the_plan_is_collected_in_file_order(lab: Lab) -> None:
+    assert planned_tests(lab, LIMITS) == PLAN
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
