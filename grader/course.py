@@ -49,7 +49,7 @@ class Mistake(_Model):
     hint: Text
     find: Text  # occurs exactly once in the solution
     replace: str
-    source: str = ""  # where it was seen
+    source: str = ""  # where it was seen in the wild; these are the common ones, which the page lists
 
 
 _MISTAKES = TypeAdapter(tuple[Mistake, ...])

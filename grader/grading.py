@@ -62,7 +62,6 @@ def grade(
     jobs: int = 1,
     limits: Limits | None = None,
     on_progress: OnProgress | None = None,
-    make_sketches: MakeSketches | None = None,
 ) -> Outcome:
     """Grade the submissions at `path` into the gradebook in `out`, `jobs` of them at a time.
 
@@ -80,7 +79,7 @@ def grade(
         ) from None
     with Gradebook(out / GRADEBOOK) as gradebook, tempfile.TemporaryDirectory(prefix="grader-") as scratch:
         seed = _class_seed(gradebook, class_seed)
-        run = _Run(course, gradebook, seed, limits or Limits(), Path(scratch), make_sketches)
+        run = _Run(course, gradebook, seed, limits or Limits(), Path(scratch))
         return Outcome(run.grade_all(submissions, jobs, on_progress or (lambda _: None)), seed)
 
 
@@ -113,15 +112,13 @@ class _Run:
         seed: int,
         limits: Limits,
         scratch: Path,
-        make_sketches: MakeSketches | None,
     ):
         self._labs = {lab.name: lab for lab in course.labs}
         self._gradebook, self._seed, self._limits = gradebook, seed, limits
-        self._scratch, self._make_sketches = scratch, make_sketches
+        self._scratch = scratch
         self._versions = versions()
         self._test_sets = {name: _test_set(lab) for name, lab in self._labs.items()}
         self._plans: dict[str, list[str]] = {}
-        self._sketches: dict[str, Path | None] = {}
         self._stop = threading.Event()
 
     def grade_all(self, submissions: list[Submission], jobs: int, report: OnProgress) -> list[Result]:
@@ -191,18 +188,13 @@ class _Run:
                 self._stop.set()  # on Ctrl-C: ends the processes that still run; else there are none
 
     def _prepare(self, submission: Submission) -> None:
-        """Find out a lab's planned tests, and make its sketches, once a run."""
+        """Find out a lab's planned tests, once a run."""
         lab = self._labs[submission.lab]
         if lab.name not in self._plans:
             try:
                 self._plans[lab.name] = planned_tests(lab, self._limits)
             except RuntimeError as error:
                 raise CourseError(f"{error}; mend the lab and grade again") from None
-        if submission.source is not None and lab.name not in self._sketches:
-            path = self._scratch / f"{lab.name}.sketches.json"
-            if self._make_sketches is not None:
-                self._make_sketches(lab, self._seed, path)
-            self._sketches[lab.name] = path if path.is_file() else None
 
     def _judge(self, submission: Submission) -> Judgement:
         """Run one submission, in a thread of its own; the grader's own failure is a verdict, too."""
@@ -213,8 +205,7 @@ class _Run:
             with tempfile.TemporaryDirectory(prefix="submission-", dir=self._scratch) as folder:
                 exercise = Path(folder) / "exercise.py"
                 exercise.write_text(submission.source, encoding="utf-8", newline="\n")
-                sketches = self._sketches[lab.name]
-                return judge(lab, exercise, self._seed, self._limits, tests, sketches, stop=self._stop)
+                return judge(lab, exercise, self._seed, self._limits, tests, lab.sketches, stop=self._stop)
         except Stopped:
             raise
         except Exception as error:  # one submission's trouble must not cost the class
@@ -223,6 +214,6 @@ class _Run:
 
 
 def _test_set(lab: Lab) -> str:
-    """The text that decides a lab's verdicts: its tests, its manifest, its named mistakes."""
-    files = [lab.tests_path, lab.folder / "lab.toml", lab.solution_folder / "mistakes.toml"]
+    """The text that decides a lab's verdicts: its tests, its manifest, its known mistakes and their sketches."""
+    files = [lab.tests_path, lab.folder / "lab.toml", lab.solution_folder / "mistakes.toml", lab.sketches]
     return "\0".join(file.read_text(encoding="utf-8") if file.is_file() else "" for file in files)

@@ -54,9 +54,17 @@ def find_submissions(path: Path, course: Course, lab: Lab | None = None) -> list
     Without `lab`, the labs are those that any student has a folder for, and every student has a submission
     for each. A path with nothing to grade is an IntakeError.
     """
-    if path.is_symlink() or not path.exists():
-        why = "is a link; give the file or folder itself" if path.is_symlink() else "no such file or folder"
-        raise IntakeError(f"{path}: {why}")
+    if not path.exists():
+        raise IntakeError(f"{path}: no such file or folder")
+    if path.is_symlink() and path.is_file():
+        raise IntakeError(f"{path}: is a link; give the file itself")
+    try:
+        return _find(path, course, lab)
+    except OSError as error:
+        raise IntakeError(f"{path}: can't be read ({error.strerror})") from None
+
+
+def _find(path: Path, course: Course, lab: Lab | None) -> list[Submission]:
     path = Path(os.path.abspath(path))
     if path.is_file():
         return [_single_file(path, course, lab)]
@@ -94,7 +102,7 @@ def _single_file(path: Path, course: Course, lab: Lab | None) -> Submission:
 
 def _exercise_folders(path: Path, course: Course) -> list[Path]:
     """Folders at `path` that look like a student's; two or more make a class, whatever else lies there."""
-    return [one for one in _folders(path) if (one / EXERCISE).is_file() or _lab_folders(one, course)]
+    return [one for one in _folders(path) if os.path.isfile(one / EXERCISE) or _lab_folders(one, course)]
 
 
 def _students(path: Path) -> dict[str, list[Path]]:
@@ -129,7 +137,10 @@ def _lab_folders(folder: Path, course: Course) -> list[Lab]:
 
 
 def _folders(path: Path) -> list[Path]:
-    found = [one for one in sorted(path.iterdir()) if one.is_dir() and not one.is_symlink()]
+    try:
+        found = [one for one in sorted(path.iterdir()) if one.is_dir() and not one.is_symlink()]
+    except PermissionError:
+        return []  # a student's folder that can't be read is reported when it is its turn
     return [one for one in found if not is_noise(one.name)]
 
 

@@ -24,6 +24,7 @@ from grader.implementations import BrokenImplementation, MissingName, apply_mist
 from grader.progress import next_line, step_states
 from grader.verdicts import Verdict
 
+KNOWN_LAB = pytest.StashKey[Lab]()  # the caller's, so that its manifests need not be read again
 LAB = pytest.StashKey[Lab]()
 IMPLEMENTATION = pytest.StashKey[Path]()
 SKETCHES = pytest.StashKey[SketchBook | None]()
@@ -60,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             folder = item.path.parent
             if folder not in labs:
-                labs[folder] = _lab_of(folder)
+                labs[folder] = _lab_of(folder, config.stash.get(KNOWN_LAB, None))
             lab = labs[folder]
             if lab is None:
                 kept.append(item)
@@ -80,9 +81,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and items and all(LAB in item.stash for item in items):
         reporter.reportchars = ""  # the failures are short enough to need no second list
+        config.option.tbstyle = "native"  # replaced by the verdict's message; pytest's own is slow to make
 
 
-def _lab_of(folder: Path) -> Lab | None:
+def _lab_of(folder: Path, known: Lab | None) -> Lab | None:
+    if known is not None and known.folder == folder:
+        return known
     if not (folder / "lab.toml").is_file():
         return None
     return load_lab(folder, find_root(folder) / "solutions" / folder.name)
@@ -150,7 +154,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     stream = _stream(request.config.getoption("--seed"), item.name)
     torch.set_num_threads(1)  # the tests' tensors are tiny, and results then don't depend on the machine
     random.seed(stream)
-    torch.manual_seed(stream)
+    torch.default_generator.manual_seed(stream)  # `torch.manual_seed` takes 2 ms: it asks every device
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     try:
         yield load(item.stash[IMPLEMENTATION])
@@ -172,7 +176,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Give each finished lab test its verdict, and a report that a student can read."""
     report = yield
-    if LAB not in item.stash or (call.when != "call" and call.excinfo is None):
+    finished = call.when == "call" or (call.when == "setup" and call.excinfo is not None)
+    if LAB not in item.stash or not finished:
         return report
     verdict = _verdict(item, call)
     report.sections.clear()

@@ -25,13 +25,18 @@ class Judged:
     failure: tuple[int, Check] | None
 
 
-Listener = Callable[[Judged], None]
+@dataclass(frozen=True)
+class Job:
+    """A file to judge, and the tests to judge it with (None: all)."""
+
+    implementation: Path
+    tests: Sequence[str] | None = None
 
 
 def collect_tests(lab: Lab) -> list[str]:
     """The ids of the lab's tests, in the order of the file."""
-    session = _Session()
-    _run(lab, ["--collect-only"], session)
+    session = _Session(lab, [])
+    _run(lab, 0, session)
     return [item.name for item in session.items]
 
 
@@ -44,27 +49,34 @@ def run_tests(
     sketches: SketchBook | None = None,
     on_start: Callable[[str], None] | None = None,
     on_verdict: Callable[[Verdict], None] | None = None,
-    on_run: Listener | None = None,
 ) -> list[Verdict]:
     """Run the lab's tests (or only `tests`, ids as `collect_tests` gives them) on a file.
 
     `sketches` names mistakes; without it no mistake is named.
-    `on_run` gets each verdict with the checks that its test made.
     A file that can't be loaded gives every test the same "error" verdict.
     """
-    session = _Session(tests, sketches, on_start, on_verdict, on_run)
-    _run(lab, [f"--impl={implementation}", f"--seed={seed}"], session)
-    return session.verdicts
+    session = _Session(lab, [Job(implementation, tests)], sketches, on_start, on_verdict)
+    _run(lab, seed, session)
+    return [judged.verdict for judged in session.judged]
 
 
-def _run(lab: Lab, options: Sequence[str], session: _Session) -> None:
+def run_jobs(lab: Lab, jobs: Sequence[Job], seed: int, on_job: Callable[[int, list[Judged]], None]) -> None:
+    """Run many files one after the other; the tests are collected once.
+
+    `on_job` gets each job's place and its tests' verdicts, with the checks that they made.
+    """
+    _run(lab, seed, _Session(lab, jobs, on_job=on_job))
+
+
+def _run(lab: Lab, seed: int, session: _Session) -> None:
     root = lab.folder.parents[1]
     arguments = [
         str(lab.tests_path),
-        *options,
+        f"--seed={seed}",
         f"--rootdir={root}",
         f"--config-file={root / 'pyproject.toml'}",
         "--noconftest",  # the plugin is given below; nothing else may configure a run
+        "--assert=plain",  # labs' tests have no assert to rewrite
         "-pno:terminal",
         "--capture=no",  # a student's prints belong to whoever started this process
         "-pno:cacheprovider",
@@ -87,38 +99,57 @@ def _forget(test_file: Path) -> None:
 
 
 class _Session:
-    """Listens to one run of pytest."""
+    """One run of pytest: collects once, then judges one file after the other."""
 
     def __init__(
         self,
-        tests: Sequence[str] | None = None,
+        lab: Lab,
+        jobs: Sequence[Job],
         sketches: SketchBook | None = None,
         on_start: Callable[[str], None] | None = None,
         on_verdict: Callable[[Verdict], None] | None = None,
-        on_run: Listener | None = None,
+        on_job: Callable[[int, list[Judged]], None] | None = None,
     ):
-        self.wanted = None if tests is None else set(tests)
+        self.lab = lab
+        self.jobs = jobs
         self.sketches = sketches
         self.on_start = on_start
         self.on_verdict = on_verdict
-        self.on_run = on_run
+        self.on_job = on_job
         self.items: list[pytest.Item] = []
-        self.verdicts: list[Verdict] = []
+        self.judged: list[Judged] = []  # of the job in work
         self.trouble = ""  # why the test file itself could not be collected
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.option.tbstyle = "native"  # the plugin replaces tracebacks; pytest's own cost 0.1 s a failure
+        config.stash[plugin.SKETCHES] = self.sketches
+        config.stash[plugin.KNOWN_LAB] = self.lab
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.trouble = str(report.longrepr)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[plugin.SKETCHES] = self.sketches
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = session.items
+        for place, job in enumerate([] if self.trouble else self.jobs):
+            self.judged = []
+            for item in session.items:
+                if job.tests is None or item.name in job.tests:
+                    self._run_item(item, job.implementation)
+            if self.on_job is not None:
+                self.on_job(place, self.judged)
+        return True
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        if self.wanted is not None:
-            items[:] = [item for item in items if item.name in self.wanted]
-        self.items = list(items)
+    def _run_item(self, item: pytest.Item, implementation: Path) -> None:
+        item.stash[plugin.IMPLEMENTATION] = implementation
+        if plugin.LOG in item.stash:
+            del item.stash[plugin.LOG]
+        if plugin.FAILURE in item.stash:
+            del item.stash[plugin.FAILURE]
+        if isinstance(item, pytest.Function):
+            item._initrequest()  # fixtures of an earlier job must not be met again
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         if self.on_start is not None:
@@ -131,11 +162,9 @@ class _Session:
         report = yield
         verdict: Verdict | None = getattr(report, "verdict", None)
         if verdict is not None:
-            self.verdicts.append(verdict)
+            log = item.stash.get(plugin.LOG, None)
+            checks = tuple(log.checks) if log else ()
+            self.judged.append(Judged(verdict, checks, item.stash.get(plugin.FAILURE, None)))
             if self.on_verdict is not None:
                 self.on_verdict(verdict)
-            if self.on_run is not None:
-                log = item.stash.get(plugin.LOG, None)
-                checks = tuple(log.checks) if log else ()
-                self.on_run(Judged(verdict, checks, item.stash.get(plugin.FAILURE, None)))
         return report

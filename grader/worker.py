@@ -15,24 +15,26 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grader.course import Lab, load_lab
-from grader.process import OUTPUT_BYTES, TICK, Process, Send, clean, open_channel
-from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, VERDICTS, Verdict
+from grader.process import MESSAGE_LINES, OUTPUT_BYTES, TICK, Process, Send, clean, open_channel
+from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, VERDICTS, WRONG, Verdict
 
+NAMED = "  looks like: "  # how the line begins that names a mistake
 MOST_ENDS = 3  # processes that a submission may hang or end before its remaining tests are given up
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of wall time: for a test (or the import), for a submission, for the start of a process."""
+    """Seconds of wall time."""
 
-    test_seconds: float = 20.0
-    total_seconds: float = 120.0
-    start_seconds: float = 60.0
+    test_seconds: float = 10.0  # for one test
+    import_seconds: float = 20.0  # for the import of the file
+    total_seconds: float = 120.0  # for a submission, its processes' starts not counted
+    start_seconds: float = 60.0  # for a process, until it turns to the submission
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def judge(
 ) -> Judgement:
     """Run `tests` on the file `exercise` in fresh processes, and give every one of them exactly one verdict.
 
+    The sketches name known mistakes; if they are of another seed, a test that failed is run again on the
+    inputs of that seed, which changes no verdict.
     Whatever the file does (hang, exit, crash, flood) ends in verdicts and a message, never in an exception;
     no process of it is left. Only `stop` ends a judgement early, with `Stopped`.
     """
@@ -119,11 +123,12 @@ class _Attempt:
         self._job, self._limits, self._tests, self._stop = job, limits, tests, stop
         self._verdicts: dict[str, Verdict] = {}
         self._time_left = limits.total_seconds
+        self._import_seconds = 0.0
         self._output = ""
         self._begin_process()
 
     def _begin_process(self) -> None:
-        self._phase = "start"  # then "import", then "tests"
+        self._phase = "start"  # then "import", "tests" and perhaps "naming"
         self._current: str | None = None  # the test that runs now
         self._since = time.monotonic()  # of the phase, or of the test
         self._ready_at: float | None = None  # from then on, the time is the submission's
@@ -154,7 +159,7 @@ class _Attempt:
                 return end.message
             self._decide(Verdict(end.test, end.verdict, end.message, end.seconds))
             if self._time_left <= 0:
-                reason = f"the submission used up its {self._limits.total_seconds:g} s"
+                reason = self._used_up()
                 self._decide_rest(TIME_OUT, f"not run: {reason}")
                 return reason
         if not self._pending():
@@ -188,9 +193,12 @@ class _Attempt:
         """Take in a process's events until it is done, over, or out of time."""
         while not self._stop.is_set():
             event = process.next_event(TICK)
-            if event is None and process.is_over():
-                return self._lost(process)
+            over = event is None and process.is_over()
             kind = "" if event is None else event.get("event")
+            if self._phase == "naming" and (over or kind in ("end", "fault") or self._late() is not None):
+                return None  # all is decided; only a name is missing
+            if over:
+                return self._lost(process)
             if kind in ("end", "fault") and self._current is not None:
                 return self._end_of_test(CRASHED, "the test ended the whole test run")
             if kind == "end":
@@ -210,7 +218,11 @@ class _Attempt:
         if kind == "ready" and self._phase == "start":
             self._phase, self._since, self._ready_at = "import", now, now
         elif kind == "imported" and self._phase == "import":
-            self._phase, self._since = "tests", now
+            self._phase, self._import_seconds, self._since = "tests", now - self._since, now
+        elif kind == "naming" and self._phase == "tests":
+            self._phase, self._since = "naming", now
+        elif kind == "named" and self._phase == "naming":
+            self._name(event)
         elif self._phase != "tests" or not isinstance(test, str) or test not in self._pending():
             return
         elif kind == "start":
@@ -228,6 +240,16 @@ class _Attempt:
             )
             self._current, self._since = None, now
 
+    def _name(self, event: dict[str, Any]) -> None:
+        """Add the name of a known mistake to the verdict of a test that failed."""
+        verdict = self._verdicts.get(str(event.get("test")))
+        names = [line for line in clean(event.get("message")).splitlines() if line.startswith(NAMED)]
+        if verdict is None or verdict.verdict not in (WRONG, ERROR) or not names:
+            return
+        *lines, last = verdict.message.splitlines() or [""]  # the last one says where to read
+        message = "\n".join([*lines[: MESSAGE_LINES - 2], names[0], last])
+        self._verdicts[verdict.test] = replace(verdict, message=message, mistake=str(event.get("mistake")))
+
     def _late(self) -> _End | None:
         """The end of a process whose time is over."""
         limits, now = self._limits, time.monotonic()
@@ -236,13 +258,22 @@ class _Attempt:
                 return _End(GRADER_ERROR, f"the process did not start within {limits.start_seconds:g} s")
             return None
         if now - self._ready_at > self._time_left:
-            reason = f"stopped: the submission used up its {limits.total_seconds:g} s"
-            return self._end_of_test(TIME_OUT, reason)
+            return self._end_of_test(TIME_OUT, f"stopped: {self._used_up()}")
+        if self._phase == "import":
+            if now - self._since <= limits.import_seconds:
+                return None
+            return _End(
+                TIME_OUT, f"importing the file took over {limits.import_seconds:g} s; no test was run"
+            )
         if now - self._since <= limits.test_seconds:
             return None
-        if self._phase == "import":
-            return _End(TIME_OUT, f"importing the file took over {limits.test_seconds:g} s; no test was run")
         return self._end_of_test(TIME_OUT, f"stopped after {limits.test_seconds:g} s without a result")
+
+    def _used_up(self) -> str:
+        text = f"the submission used up its {self._limits.total_seconds:g} s"
+        if self._import_seconds * len(self._tests) > self._limits.total_seconds / 4:
+            text += f" (its import takes {self._import_seconds:.1f} s, and every test imports it anew)"
+        return text
 
     def _lost(self, process: Process) -> _End:
         """The end of a process that went away by itself."""
@@ -283,6 +314,7 @@ def _run_job(lab: Lab, job: dict[str, Any], send: Send) -> None:
 
     exercise = Path(job["exercise"])
     book = SketchBook.load(Path(job["sketches"])) if job["sketches"] else None
+    direct = book if book is not None and book.seed == job["seed"] else None
     send("ready")
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     # Every test loads the file itself; once beforehand, it shows whether the import alone hangs or ends.
@@ -291,13 +323,20 @@ def _run_job(lab: Lab, job: dict[str, Any], send: Send) -> None:
     torch.set_default_dtype(dtype)
     torch.set_grad_enabled(grad)
     send("imported")
-    running.run_tests(
+    verdicts = running.run_tests(
         lab,
         exercise,
         job["seed"],
         job["tests"],
-        sketches=book,
+        sketches=direct,
         on_start=lambda test: send("start", test=test),
         on_verdict=lambda verdict: send("verdict", **asdict(verdict)),
     )
+    failed = [verdict.test for verdict in verdicts if verdict.verdict in (WRONG, ERROR)]
+    if book is not None and direct is None and failed:
+        # The sketches are of other inputs: what failed is run once more on those, for the name alone.
+        send("naming")
+        for verdict in running.run_tests(lab, exercise, book.seed, failed, sketches=book):
+            if verdict.mistake is not None:
+                send("named", test=verdict.test, mistake=verdict.mistake, message=verdict.message)
     send("end")

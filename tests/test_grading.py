@@ -50,7 +50,6 @@ class FakeJudge:
     def __init__(self) -> None:
         self.sources: list[str] = []
         self.seeds: list[int] = []
-        self.sketches: list[Path | None] = []
         self.answer: Callable[[str, threading.Event], str] = lambda source, stop: PASS
 
     def __call__(
@@ -67,16 +66,20 @@ class FakeJudge:
         source = exercise.read_text(encoding="utf-8")
         self.sources.append(source)
         self.seeds.append(seed)
-        self.sketches.append(sketches)
         kind = self.answer(source, stop)
         return Judgement(tuple(Verdict(test, kind) for test in tests))
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeJudge:
+def planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the process that collects the tests."""
+    monkeypatch.setattr(grading, "planned_tests", lambda lab, limits: PLAN)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, planned: None) -> FakeJudge:
     judge = FakeJudge()
     monkeypatch.setattr(grading, "judge", judge)
-    monkeypatch.setattr(grading, "planned_tests", lambda lab, limits: PLAN)
     return judge
 
 
@@ -87,14 +90,18 @@ def marks(outcome: Outcome) -> dict[str, int]:
 # --- with real worker processes --------------------------------------------------------------------------
 
 
-def test_one_and_two_jobs_give_the_same_marks(group: Path, course: Course, tmp_path: Path) -> None:
-    one = grade(group, course, tmp_path / "one", class_seed=5)
-    two = grade(group, course, tmp_path / "two", class_seed=5, jobs=2)
-    assert marks(one) == marks(two) == {"anna": 5, "ben": 0, "cleo": 3}
+@pytest.mark.usefixtures("planned")
+def test_one_and_two_jobs_give_the_same_marks(course: Course, tmp_path: Path) -> None:
+    hand_in(
+        tmp_path / "class", anna=SOLUTION.replace("return x + x", "raise NotImplementedError"), cleo=HALF_DONE
+    )
+    one = grade(tmp_path / "class", course, tmp_path / "one", class_seed=5)
+    two = grade(tmp_path / "class", course, tmp_path / "two", class_seed=5, jobs=2)
+    assert marks(one) == marks(two) == {"anna": 2, "cleo": 3}
     kinds = [[verdict.verdict for verdict in result.tests] for result in one.results]
-    assert kinds == [["pass"] * 4, ["to do"] * 4, ["pass", "pass", "wrong", "wrong"]]
+    assert kinds == [["to do", "to do", "pass", "pass"], ["pass", "pass", "wrong", "wrong"]]
     assert kinds == [[verdict.verdict for verdict in result.tests] for result in two.results]
-    assert one.results[2].tests[2].message == two.results[2].tests[2].message
+    assert one.results[1].tests[2].message == two.results[1].tests[2].message
 
 
 LOGGING = """
@@ -115,6 +122,7 @@ grade(Path({group!r}), load_course(Path({course!r})), Path({out!r}))
 """
 
 
+@pytest.mark.usefixtures("planned")
 @pytest.mark.skipif(os.name != "posix", reason="uses SIGKILL")
 def test_a_killed_run_keeps_what_was_finished_and_repeats_nothing(course: Course, tmp_path: Path) -> None:
     """The run is killed while it judges the second of three; that one's process ends too."""
@@ -270,21 +278,6 @@ def test_the_gradebook_holds_what_was_returned(
     outcome = grade(group, course, tmp_path / "out")
     with Gradebook(tmp_path / "out" / GRADEBOOK, create=False) as gradebook:
         assert gradebook.results() == outcome.results
-
-
-def test_sketches_are_made_once_for_the_class_seed(
-    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
-) -> None:
-    made: list[tuple[str, int]] = []
-
-    def make(lab: Lab, seed: int, path: Path) -> None:
-        made.append((lab.name, seed))
-        path.write_text("{}")
-
-    grade(group, course, tmp_path / "out", class_seed=9, make_sketches=make)
-    grade(group, course, tmp_path / "out", class_seed=9, make_sketches=make)
-    assert made == [("01_tiny", 9)]
-    assert None not in fake.sketches
 
 
 def test_results_that_cannot_be_written_are_one_clear_line(

@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 
 from grader.course import Course, Lab, Mistake, Step
+from grader.files import write_atomically
 from grader.grading import Progress
 from grader.marking import Result, StepMarks
 from grader.reports import ClassProgress, print_summary, write_reports
 from grader.reports.table import cell
 from grader.reports.tallies import by_lab, percent
 from grader.reports.text import one_line, visible
-from grader.reports.writing import write_atomically
 from grader.verdicts import Verdict
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}[red]x[/red]\x1b[31m\x07\u202e\x00"

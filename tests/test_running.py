@@ -9,7 +9,7 @@ from tiny_course import PLAN, make_course
 
 from grader.checks import Check
 from grader.course import Lab
-from grader.running import Judged, collect_tests, run_tests
+from grader.running import Job, Judged, collect_tests, run_jobs, run_tests
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def tiny(tmp_path: Path) -> Lab:
 def inputs(lab: Lab, seed: int, tests: list[str] | None = None) -> dict[str, object]:
     """What each test compared with, for the solution."""
     runs: list[Judged] = []
-    run_tests(lab, lab.solution, seed, tests, on_run=runs.append)
+    run_jobs(lab, [Job(lab.solution, tests)], seed, lambda _, judged: runs.extend(judged))
     return {run.verdict.test: [check.expected for check in run.checks] for run in runs}
 
 
@@ -46,7 +46,7 @@ def test_a_failure_comes_with_its_check(tiny: Lab, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text("def double(x):\n    return x + 1\n\ndef half(x):\n    return {}[x]\n")
     runs: list[Judged] = []
-    run_tests(tiny, wrong, 0, on_run=runs.append)
+    run_jobs(tiny, [Job(wrong)], 0, lambda _, judged: runs.extend(judged))
     by_test = {run.verdict.test: run for run in runs}
     assert by_test["test_double"].verdict.verdict == "wrong"
     assert by_test["test_double"].failure is not None
@@ -64,3 +64,16 @@ def test_a_broken_file_gives_every_test_the_same_line(tiny: Lab, tmp_path: Path)
         ("error", "broken.py line 1: invalid syntax: def double(:")
     }
     assert len(results) == len(PLAN)
+
+
+def test_one_job_leaves_nothing_for_the_next(tiny: Lab, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("def double(x):\n    return x\n")
+    outcomes: list[list[str]] = []
+    run_jobs(
+        tiny,
+        [Job(wrong, ["test_double"]), Job(tiny.solution), Job(wrong, ["test_half[1.0]"])],
+        0,
+        lambda _, judged: outcomes.append([one.verdict.verdict for one in judged]),
+    )
+    assert outcomes == [["wrong"], ["pass"] * 4, ["error"]]

@@ -17,6 +17,7 @@ from grader.course import Course, CourseError, load_course
 MISTAKES = """
 [[mistakes]]
 id = "plus_one"
+source = "seen"
 step = "double"
 name = "one added instead of doubling"
 symptom = "a | b"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from grader.authoring.notebooks import make_notebook
 from grader.authoring.pages import Measurements, fill_chapter, fill_lab_page
 from grader.authoring.trials import sketch_mistakes, try_mistakes
 from grader.course import Course, CourseError, Lab
+from grader.files import write_atomically
 from grader.implementations import make_stub, written_names
 
 PRACTICE_SEED = 0  # what a student's pytest uses, and what the committed sketches are made for
@@ -47,9 +47,7 @@ def write_files(lab: Lab | None, files: Mapping[Path, str]) -> list[Path]:
     if lab is not None and lab.exercise in changed and work and written_names(work, lab):
         raise CourseError(f"{lab.exercise} holds somebody's work; move it away before generating the stub")
     for path in changed:
-        draft = path.with_name(f".{path.name}.new")
-        draft.write_text(files[path], encoding="utf-8")
-        os.replace(draft, path)
+        write_atomically(path, files[path].encode("utf-8"))
     return changed
 
 

@@ -101,10 +101,10 @@ def steps_table(lab: Lab) -> str:
 
 
 def mistakes_table(lab: Lab) -> str:
-    """Symptom → likely cause, grouped by step."""
+    """Symptom → likely cause of the mistakes that were seen in the wild, grouped by step."""
     parts = []
     for step in lab.steps:
-        known = [mistake for mistake in lab.mistakes if mistake.step == step.id]
+        known = [mistake for mistake in lab.mistakes if mistake.step == step.id and mistake.source]
         if not known:
             continue
         rows = [
@@ -115,6 +115,9 @@ def mistakes_table(lab: Lab) -> str:
         ]
         rows += [f"| {_cell(m.symptom)} | {_cell(m.cause)} | {_cell(m.hint)} |" for m in known]
         parts.append("\n".join(rows))
+    rare = sum(not mistake.source for mistake in lab.mistakes)
+    if rare:
+        parts.append(f"The tests know {rare} further mistakes; a failure names the one that it looks like.")
     return "\n\n".join(parts)
 
 

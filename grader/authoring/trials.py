@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,10 @@ from grader import verdicts
 from grader.course import Lab, Mistake
 from grader.diagnosis import SketchBook, sketch
 from grader.implementations import apply_mistake
-from grader.running import Judged, collect_tests, run_tests
+from grader.running import Job, Judged, collect_tests, run_jobs
+
+FEW = 20  # a share of mistakes for a process: fewer are tried sooner than it has imported torch
+MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True)
@@ -46,26 +51,58 @@ def try_mistakes(
     mistakes: Sequence[Mistake] | None = None,
     on_trial: Callable[[Trial], None] | None = None,
 ) -> list[Trial]:
-    """Run each mistake (default: all of the lab) against the tests of its step, on the inputs of `seed`."""
+    """Run each mistake (default: all of the lab) against the tests of its step, on the inputs of `seed`.
+
+    Many mistakes are shared out among processes, one a core; the trials come back in order.
+    """
+    wanted = lab.mistakes if mistakes is None else tuple(mistakes)
     tests = collect_tests(lab)
-    source = lab.solution.read_text(encoding="utf-8")
-    trials = []
-    with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
-        for mistake in lab.mistakes if mistakes is None else mistakes:
-            path = Path(folder) / f"{mistake.id}.py"
-            path.write_text(apply_mistake(source, mistake), encoding="utf-8")
-            own = [test for test in tests if lab.step_of(test).id == mistake.step]
-            trial = Trial(mistake, tuple(run_checks(lab, path, seed, own)))
-            trials.append(trial)
+    processes = min(os.cpu_count() or 1, MOST_PROCESSES)
+    if processes == 1 or len(wanted) <= FEW:
+        return _try_here(lab, seed, wanted, tests, on_trial)
+    shares = [wanted[i : i + FEW] for i in range(0, len(wanted), FEW)]
+    trials: list[Trial] = []
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for share in pool.imap(_try_share, [(lab, seed, share, tests) for share in shares]):
+            trials += share
             if on_trial is not None:
-                on_trial(trial)
+                on_trial(share[-1])
     return trials
 
 
-def run_checks(lab: Lab, path: Path, seed: int, tests: Sequence[str] | None = None) -> list[Judged]:
-    """Run tests on a file, and keep the checks that each of them made."""
+def _try_share(share: tuple[Lab, int, Sequence[Mistake], Sequence[str]]) -> list[Trial]:
+    return _try_here(*share)
+
+
+def _try_here(
+    lab: Lab,
+    seed: int,
+    mistakes: Sequence[Mistake],
+    tests: Sequence[str],
+    on_trial: Callable[[Trial], None] | None = None,
+) -> list[Trial]:
+    source = lab.solution.read_text(encoding="utf-8")
+    trials: list[Trial] = []
+
+    def keep(place: int, judged: list[Judged]) -> None:
+        trials.append(Trial(mistakes[place], tuple(judged)))
+        if on_trial is not None:
+            on_trial(trials[-1])
+
+    with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
+        jobs = []
+        for mistake in mistakes:
+            path = Path(folder) / f"{mistake.id}.py"
+            path.write_text(apply_mistake(source, mistake), encoding="utf-8")
+            jobs.append(Job(path, [test for test in tests if lab.step_of(test).id == mistake.step]))
+        run_jobs(lab, jobs, seed, keep)
+    return trials
+
+
+def run_checks(lab: Lab, path: Path, seed: int) -> list[Judged]:
+    """Run all tests on a file, and keep the checks that each of them made."""
     runs: list[Judged] = []
-    run_tests(lab, path, seed, tests, on_run=runs.append)
+    run_jobs(lab, [Job(path)], seed, lambda _, judged: runs.extend(judged))
     return runs
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from grader.course import Course
+from grader.files import write_atomically
 from grader.marking import Result
 from grader.reports.console import ClassProgress, print_summary
 from grader.reports.jsonl import jsonl
 from grader.reports.rows import in_order
 from grader.reports.table import table
-from grader.reports.writing import write_atomically
 
 __all__ = ["ClassProgress", "print_summary", "write_reports"]
 

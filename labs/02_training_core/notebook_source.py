@@ -33,6 +33,7 @@ from torch import Tensor, nn
 torch.set_num_threads(1)  # small matrices: more threads only make them slower
 plt.rcParams.update({"figure.figsize": (7, 4), "axes.grid": True, "grid.alpha": 0.3, "figure.dpi": 100})
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # colour-blind readers tell them apart
+PYTHON = f'"{sys.executable}"'  # in quotes, since its path may hold spaces
 print(f"Python {sys.version.split()[0]}, torch {torch.__version__}: ready")
 
 
@@ -52,7 +53,7 @@ def my_code() -> Iterator[None]:
 # After $L$ layers the rms has been multiplied by $\left(\sqrt{n \sigma^2 / 2}\right)^L$, and only $\sigma^2 = 2/n$ keeps it level.
 
 # %%
-# !"{sys.executable}" -m pytest -q . --step 1
+# !{PYTHON} -m pytest -q . --step 1
 
 # %% [markdown]
 # **Figure 1.** The std after each ReLU of a network of width 256, for three initialisations, and Kaiming from near.
@@ -77,7 +78,7 @@ with my_code():
         left.plot(layers, measured[init], marker, ms=4, color=colour, label=label)
         left.plot(layers, [0.826 * factor**layer for layer in layers], "--", lw=1, color=colour)
     left.set(yscale="log", xlabel="layer", ylabel="std after the ReLU", title="Signal propagation by depth")
-    left.legend(title="weights (dashed: predicted)")
+    left.legend(title="dashed: predicted", fontsize="small", title_fontsize="small")
     for stds in near:
         right.plot(layers, stds, "o-", ms=3, lw=1, color=BLUE, alpha=0.6)
     right.axhline(0.826, ls="--", lw=1, color=GREY)
@@ -94,7 +95,7 @@ with my_code():
 # $$\mathrm{RMSNorm}(x)_i = w_i \frac{x_i}{\sqrt{\frac{1}{d} \sum_j x_j^2 + \varepsilon}}$$
 
 # %%
-# !"{sys.executable}" -m pytest -q . --step 2
+# !{PYTHON} -m pytest -q . --step 2
 
 # %% [markdown]
 # The rms of the output for rows of smaller and smaller scale: where does the invariance end, and why there?
@@ -115,7 +116,7 @@ with my_code():
 # Label smoothing $s$ mixes in the mean of $-\log p_c$ over all classes.
 
 # %%
-# !"{sys.executable}" -m pytest -q . --step 3
+# !{PYTHON} -m pytest -q . --step 3
 
 # %% [markdown]
 # Two numbers to know by heart: the loss of a model that knows nothing is $\ln C$.
@@ -142,7 +143,7 @@ with my_code():
 # $$\theta \leftarrow \theta (1 - \eta \lambda) \qquad \theta \leftarrow \theta - \eta \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + \varepsilon}$$
 
 # %%
-# !"{sys.executable}" -m pytest -q . --step 4
+# !{PYTHON} -m pytest -q . --step 4
 
 # %% [markdown]
 # **Figure 2.** How much too long the step would be without bias correction, $(1 - \beta_1^t) / \sqrt{1 - \beta_2^t}$.
@@ -165,7 +166,7 @@ def adamw_step_lengths(steps: int, lr: float, beta2: float) -> list[float]:
 
 with my_code():
     times = range(1, 5001)
-    shown = sorted({round(10 ** (k / 8)) for k in range(27)})
+    shown = sorted({round(10 ** (k / 8)) for k in range(23)})
     curves = {0.999: (ORANGE, "-", "s", 8), 0.95: (BLUE, "--", "o", 4)}
     lengths = {beta2: adamw_step_lengths(shown[-1], 0.01, beta2) for beta2 in curves}
 
@@ -191,7 +192,7 @@ with my_code():
 # $$b \leftarrow \mu b + g \qquad u = g + \mu b \qquad W \leftarrow W (1 - \eta \lambda) - \eta \sqrt{\max(1, r/k)} \mathrm{NS}(u)$$
 
 # %%
-# !"{sys.executable}" -m pytest -q . --step 5
+# !{PYTHON} -m pytest -q . --step 5
 
 # %% [markdown]
 # **Figure 3.** The singular values of a random 64×32 matrix before Newton–Schulz (divided by its Frobenius norm) and after.
@@ -266,7 +267,7 @@ with my_code():
 # Then the cosine falls to $\eta_{\min}$ at step $T$, or WSD stays at the peak and falls linearly over its last `int(decay_frac * T)` steps.
 
 # %%
-# !"{sys.executable}" -m pytest -q . --step 6
+# !{PYTHON} -m pytest -q . --step 6
 
 # %% [markdown]
 # **Figure 5.** Both schedules, up to beyond the end.
@@ -313,7 +314,7 @@ with my_code():
 # Accumulation adds up the gradients of micro-batches so that they equal those of the full batch: each contributes the *sum* of its losses, divided by the number of valid tokens of *all*.
 
 # %%
-# !"{sys.executable}" -m pytest -q . --step 7
+# !{PYTHON} -m pytest -q . --step 7
 
 # %% [markdown]
 # One valid token in the first micro-batch, four in the second.
@@ -345,7 +346,5 @@ with my_code():
 # %% [markdown]
 # ## All of it
 #
-# When every step passes, this does too, with inputs that you haven't seen.
-
-# %%
-# !"{sys.executable}" -m pytest -q . --seed 1
+# When every step passes, run the whole lab in a terminal, once with inputs that you haven't seen:
+# `pytest labs/02_training_core --seed 1`.

@@ -1,25 +1,49 @@
 """Tests of lab 02, the training core. A test's docstring states the rule that it judges.
 
-`lab` is the module under test. All inputs come from `rng`. Expected values come from torch, from closed forms or
-from slow transcriptions of the formulas on the page; they are functions, called after the code under test.
+`lab` is the module under test. All inputs come from `rng`. Expected values come from torch, from closed forms
+or from slow transcriptions of the page's formulas; they are functions, called after the code under test.
 """
 
 import copy
 import math
+from itertools import pairwise
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 from grader.checks import assert_holds, assert_matches, assert_raises, assert_same_trajectory, assert_within
 
 F64 = torch.float64
 BF16 = torch.bfloat16
-EXACT = {"atol": 0.0, "rtol": 0.0}
 CLOSE = {"atol": 1e-12, "rtol": 1e-10}
-FAIR = {"atol": 1e-10, "rtol": 1e-9}  # where the oracle itself rounds: gradients, singular values
-ROUGH = {"atol": 0.1, "rtol": 0.1}  # 16-bit dtypes, where the dtype is the point
+NEAR = {"atol": 1e-10, "rtol": 1e-9}
+
+
+def same(actual, expected, what):
+    """Equal to the last bit."""
+    assert_matches(actual, expected, atol=0.0, rtol=0.0, what=what)
+
+
+def close(actual, expected, what):
+    """Equal but for a few roundings."""
+    assert_matches(actual, expected, **CLOSE, what=what)
+
+
+def near(actual, expected, what):
+    """Equal where the oracle itself rounds: gradients, singular values."""
+    assert_matches(actual, expected, **NEAR, what=what)
+
+
+def rough(actual, expected, what):
+    """Equal as far as 16 bits go: the dtype is the point."""
+    assert_matches(actual, expected, atol=0.1, rtol=0.2, what=what)
+
+
+def follows(path, expected, what, tolerance=NEAR):
+    """A run of an optimizer equals its oracle's, step by step."""
+    assert_same_trajectory(path, expected, **tolerance, what=what)
 
 
 def randn(rng, *shape):
@@ -42,7 +66,7 @@ def check_moments(w, std, what):
 
 
 def test_kaiming_and_xavier_statistics(lab, rng):
-    """Kaiming: N(0, gain²/fan_in) with gain √2; Xavier: variance 2/(fan_in + fan_out); the fans are arguments."""
+    """Kaiming: N(0, gain²/fan_in) with gain √2; Xavier: variance 2/(fan_in + fan_out); fans are arguments."""
     generator = torch.Generator().manual_seed(random_seed(rng))
     w = torch.empty(SAMPLES)
     lab.kaiming_normal_(w, 50, generator=generator)
@@ -52,12 +76,12 @@ def test_kaiming_and_xavier_statistics(lab, rng):
 
 
 def test_kaiming_is_normal_and_obeys_its_gain(lab, rng):
-    """The standard deviation is proportional to `gain`, and the samples have a normal distribution's tails."""
+    """The standard deviation is proportional to `gain`, and the samples have a normal distribution's tail."""
     w = torch.empty(SAMPLES)
     lab.kaiming_normal_(w, 8, 5.0, generator=torch.Generator().manual_seed(random_seed(rng)))
-    check_moments(w, 5 / math.sqrt(8), "kaiming_normal_ with fan_in 8 and gain 5")
-    tail = float(w.abs().max()) > 4 * 5 / math.sqrt(8)
+    tail = float(w.abs().max() / w.std()) > 4
     assert_holds(tail, what="some of 4 million normal samples lie beyond 4 standard deviations")
+    check_moments(w, 5 / math.sqrt(8), "kaiming_normal_ with fan_in 8 and gain 5")
 
 
 def test_xavier_fills_its_interval(lab, rng):
@@ -80,7 +104,9 @@ def test_init_fills_in_place(lab, rng, shape):
             assert_holds(result is w, what=f"{name} returns the tensor it was given")
             assert_holds(w.dtype == dtype, what=f"{name} keeps the dtype {dtype}")
             assert_holds(bool((w < 9).all()), what=f"{name} fills every entry of a tensor of shape {shape}")
-            assert_holds(w.is_leaf and w.requires_grad, what=f"{name} leaves a parameter a leaf that can learn")
+            assert_holds(
+                w.is_leaf and w.requires_grad, what=f"{name} leaves a parameter a leaf that can learn"
+            )
 
 
 def test_init_draws_from_its_generator_only(lab, rng):
@@ -102,7 +128,7 @@ def test_init_draws_from_its_generator_only(lab, rng):
 
 
 def test_init_scale_decides_signal_propagation(lab, rng):
-    """After 30 ReLU layers of width 256: about 1 with Kaiming, 10^31.6 with N(0, 1), 10^-28.4 with N(0, 0.01²)."""
+    """After 30 ReLU layers of width 256: near 1 with Kaiming, 10^31.6 with N(0, 1), 10^-28.4 with 0.01."""
     seed = random_seed(rng)
     exponents = {"kaiming": 0.0, "standard": 31.6, "small": -28.4}
     for init, exponent in exponents.items():
@@ -112,8 +138,8 @@ def test_init_scale_decides_signal_propagation(lab, rng):
         assert_within(last, exponent - 1, exponent + 1, what=f"exponent of the last std, init {init}")
         first = stds[0] / {"kaiming": 0.826, "standard": 9.34, "small": 0.0934}[init]
         assert_within(first, 0.7, 1.4, what=f"first layer's std against its prediction, init {init}")
-        same = lab.activation_stds(30, 256, init, batch=128, seed=seed) == stds
-        assert_holds(same, what="activation_stds gives the same list for the same seed")
+    lists = [lab.activation_stds(3, 16, "kaiming", seed=seed) for _ in range(2)]
+    assert_holds(lists[0] == lists[1], what="activation_stds gives the same list for the same seed")
     assert_raises(ValueError, lambda: lab.activation_stds(2, 8, "xavier"), what="an unknown init")
 
 
@@ -147,20 +173,20 @@ def backward(function, x, upstream):
 def check_norm(layer, reference, x, upstream, what):
     """Output and all gradients, under an upstream gradient that isn't constant (a sum would hide errors)."""
     y, dx = backward(layer, x, upstream)
-    assert_matches(y, lambda: reference(x).detach(), **FAIR, what=f"{what}'s output")
-    assert_matches(dx, lambda: backward(reference, x, upstream)[1], **FAIR, what=f"{what}'s gradient of x")
+    near(y, lambda: reference(x).detach(), f"{what}'s output")
+    near(dx, lambda: backward(reference, x, upstream)[1], f"{what}'s gradient of x")
 
 
 def test_layernorm_matches_torch(lab, rng):
-    """y = (x − μ) / sqrt(σ² + ε) · weight + bias with the biased variance, gradients through both statistics."""
+    """y = (x − μ) / sqrt(σ² + ε) · weight + bias, biased variance, gradients through both statistics."""
     x, upstream, w, b = uneven_rows(rng, 5), randn(rng, 2, 3, 5), randn(rng, 5), randn(rng, 5)
     layer = build_norm(lab, "LayerNorm", 5, w, b)
-    check_norm(layer, lambda x: F.layer_norm(x, (5,), w, b), x, upstream, "LayerNorm")
+    check_norm(layer, lambda x: functional.layer_norm(x, (5,), w, b), x, upstream, "LayerNorm")
     dw = layer.weight.grad
-    assert_matches(
-        dw, lambda: (upstream * F.layer_norm(x, (5,))).sum((0, 1)), **FAIR, what="LayerNorm's gradient of weight"
+    near(
+        dw, lambda: (upstream * functional.layer_norm(x, (5,))).sum((0, 1)), "LayerNorm's gradient of weight"
     )
-    assert_matches(layer.bias.grad, lambda: upstream.sum((0, 1)), **FAIR, what="LayerNorm's gradient of bias")
+    near(layer.bias.grad, lambda: upstream.sum((0, 1)), "LayerNorm's gradient of bias")
 
 
 def test_layernorm_is_right_far_from_zero(lab, rng):
@@ -169,7 +195,11 @@ def test_layernorm_is_right_far_from_zero(lab, rng):
     layer = build_norm(lab, "LayerNorm", 6, torch.ones(6, dtype=F64))
     y = layer(x.clone()).detach()
     assert_matches(
-        y, lambda: F.layer_norm(x - 1e8, (6,)), atol=1e-6, rtol=0.0, what="LayerNorm's output for rows near 1e8"
+        y,
+        lambda: functional.layer_norm(x - 1e8, (6,)),
+        atol=1e-6,
+        rtol=0.0,
+        what="LayerNorm's output for rows near 1e8",
     )
 
 
@@ -179,8 +209,8 @@ def test_layernorm_epsilon_stands_inside_the_root(lab, rng):
     for options in ({}, {"eps": 0.5}, {"eps": 1e-9}):
         y = build_norm(lab, "LayerNorm", 3, torch.ones(3, dtype=F64), **options)(x.clone()).detach()
         eps = options.get("eps", 1e-5)
-        assert_matches(
-            y, lambda eps=eps: F.layer_norm(x, (3,), eps=eps), **FAIR, what=f"LayerNorm's output for ε = {eps:g}"
+        near(
+            y, lambda eps=eps: functional.layer_norm(x, (3,), eps=eps), f"LayerNorm's output for ε = {eps:g}"
         )
 
 
@@ -188,18 +218,15 @@ def test_rmsnorm_matches_reference_and_is_scale_invariant(lab, rng):
     """y = x / sqrt(mean(x²) + ε) · weight; without ε a positive factor of x cancels."""
     x, upstream, w = uneven_rows(rng, 5), randn(rng, 2, 3, 5), randn(rng, 5)
     layer = build_norm(lab, "RMSNorm", 5, w)
-    check_norm(layer, lambda x: F.rms_norm(x, (5,), w, 1e-6), x, upstream, "RMSNorm")
+    check_norm(layer, lambda x: functional.rms_norm(x, (5,), w, 1e-6), x, upstream, "RMSNorm")
     dw = layer.weight.grad
-    assert_matches(
+    near(
         dw,
-        lambda: (upstream * F.rms_norm(x, (5,), eps=1e-6)).sum((0, 1)),
-        **FAIR,
-        what="RMSNorm's gradient of weight",
+        lambda: (upstream * functional.rms_norm(x, (5,), eps=1e-6)).sum((0, 1)),
+        "RMSNorm's gradient of weight",
     )
     big = build_norm(lab, "RMSNorm", 5, w, eps=1e-30)(1000 * x).detach()
-    assert_matches(
-        big, lambda: x * w / x.square().mean(-1, keepdim=True).sqrt(), **FAIR, what="RMSNorm of 1000x, ε negligible"
-    )
+    near(big, lambda: x * w / x.square().mean(-1, keepdim=True).sqrt(), "RMSNorm of 1000x, ε negligible")
 
 
 def test_rmsnorm_epsilon_stands_inside_the_root(lab, rng):
@@ -208,44 +235,49 @@ def test_rmsnorm_epsilon_stands_inside_the_root(lab, rng):
     for options in ({}, {"eps": 0.5}, {"eps": 1e-9}):
         y = build_norm(lab, "RMSNorm", 3, torch.ones(3, dtype=F64), **options)(x.clone()).detach()
         eps = options.get("eps", 1e-6)
-        assert_matches(
-            y, lambda eps=eps: F.rms_norm(x, (3,), eps=eps), **FAIR, what=f"RMSNorm's output for ε = {eps:g}"
-        )
+        near(y, lambda eps=eps: functional.rms_norm(x, (3,), eps=eps), f"RMSNorm's output for ε = {eps:g}")
     upstream = randn(rng, 3)
-    y, dx = backward(build_norm(lab, "RMSNorm", 3, torch.ones(3, dtype=F64)), torch.zeros(3, dtype=F64), upstream)
-    assert_matches(y, lambda: torch.zeros(3, dtype=F64), **EXACT, what="RMSNorm of zeros")
-    assert_matches(dx, lambda: 1e3 * upstream, **FAIR, what="RMSNorm's gradient at zeros")
+    y, dx = backward(
+        build_norm(lab, "RMSNorm", 3, torch.ones(3, dtype=F64)), torch.zeros(3, dtype=F64), upstream
+    )
+    same(y, lambda: torch.zeros(3, dtype=F64), "RMSNorm of zeros")
+    near(dx, lambda: 1e3 * upstream, "RMSNorm's gradient at zeros")
 
 
 @pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
 def test_norms_look_at_the_last_dimension_only(lab, rng, name):
     """Inputs of one, three and four dimensions, square ones too: each row is normalised by itself."""
     w = randn(rng, 4)
-    reference = {"LayerNorm": lambda x: F.layer_norm(x, (4,), w), "RMSNorm": lambda x: F.rms_norm(x, (4,), w, 1e-6)}
+    reference = {
+        "LayerNorm": lambda x: functional.layer_norm(x, (4,), w),
+        "RMSNorm": lambda x: functional.rms_norm(x, (4,), w, 1e-6),
+    }
     layer = build_norm(lab, name, 4, w)
     for shape in ((4,), (4, 4), (1, 4), (2, 4, 4), (2, 1, 3, 4)):
         x = randn(rng, *shape) + 0.3
         y = layer(x.clone()).detach()
-        assert_matches(y, lambda x=x: reference[name](x), **FAIR, what=f"{name}'s output for an input {shape}")
+        near(y, lambda x=x: reference[name](x), f"{name}'s output for an input {shape}")
 
 
 @pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
 def test_norms_have_the_right_parameters(lab, rng, name):
-    """`weight` of ones (and LayerNorm's `bias` of zeros) are all there is to learn, whatever the dtype of x."""
+    """`weight` of ones (and LayerNorm's `bias` of zeros) are all there is to learn; x and dtype are kept."""
     start = {"weight": lambda: torch.ones(5), "bias": lambda: torch.zeros(5)}
     wanted = ["weight", "bias"] if name == "LayerNorm" else ["weight"]
     layer = getattr(lab, name)(5)
     parameters = dict(layer.named_parameters())
-    assert_holds(sorted(parameters) == sorted(wanted), what=f"the parameters of {name} are {' and '.join(wanted)}")
+    assert_holds(
+        sorted(parameters) == sorted(wanted), what=f"the parameters of {name} are {' and '.join(wanted)}"
+    )
     for key in wanted:
-        assert_matches(parameters[key].detach(), start[key], **EXACT, what=f"{name}'s {key} before training")
+        same(parameters[key].detach(), start[key], f"{name}'s {key} before training")
     x = randn(rng, 3, 5)
     passed = x.clone()
     layer.to(F64)(passed)
-    assert_matches(passed, lambda: x, **EXACT, what=f"the input of {name} after the call")
+    same(passed, lambda: x, f"the input of {name} after the call")
     y = layer.to(BF16)(x.to(BF16)).detach()
-    reference = F.layer_norm if name == "LayerNorm" else F.rms_norm
-    assert_matches(y, lambda: reference(x, (5,), eps=1e-5).to(BF16), **ROUGH, what=f"{name} of bfloat16 input")
+    reference = functional.layer_norm if name == "LayerNorm" else functional.rms_norm
+    rough(y, lambda: reference(x, (5,), eps=1e-5).to(BF16), f"{name} of bfloat16 input")
 
 
 def test_rmsnorm_in_half_precision(lab):
@@ -253,14 +285,20 @@ def test_rmsnorm_in_half_precision(lab):
     outlier = torch.tensor([60.0] + [0.5] * 4095)
     cases = {
         "float16 values of 300 (their squares overflow)": torch.full((4,), 300.0, dtype=torch.float16),
-        "bfloat16 values of 0.058 (near the root of bfloat16's epsilon)": torch.tensor([0.058, -0.058], dtype=BF16),
+        "bfloat16 values of 0.058 (near the root of bfloat16's epsilon)": torch.tensor(
+            [0.058, -0.058], dtype=BF16
+        ),
         "one bfloat16 60 beside 4095 times 0.5": outlier.to(BF16),
     }
     for what, x in cases.items():
         layer = build_norm(lab, "RMSNorm", len(x), torch.ones(len(x), dtype=x.dtype))
         y = layer(x.clone()).detach()
         assert_matches(
-            y, lambda x=x: F.rms_norm(x.double(), (len(x),), eps=1e-6).to(x.dtype), atol=0.0, rtol=0.0125, what=what
+            y,
+            lambda x=x: functional.rms_norm(x.double(), (len(x),), eps=1e-6).to(x.dtype),
+            atol=0.0,
+            rtol=0.0125,
+            what=what,
         )
 
 
@@ -268,7 +306,7 @@ def test_rmsnorm_in_half_precision(lab):
 
 
 def reference_loss(logits, targets, **options):
-    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), **options)
+    return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), **options)
 
 
 def uneven_targets(rng, classes, ignore_index=-100):
@@ -282,12 +320,11 @@ def uneven_targets(rng, classes, ignore_index=-100):
 def check_loss(lab, logits, targets, upstream, what, **options):
     """Value and gradient of the lab's loss against torch's."""
     loss, gradient = backward(lambda x: lab.cross_entropy(x, targets.clone(), **options), logits, upstream)
-    assert_matches(loss, lambda: reference_loss(logits, targets, **options), **FAIR, what=what)
-    assert_matches(
+    near(loss, lambda: reference_loss(logits, targets, **options), what)
+    near(
         gradient,
         lambda: backward(lambda x: reference_loss(x, targets, **options), logits, upstream)[1],
-        **FAIR,
-        what=f"{what}: the gradient",
+        f"{what}: the gradient",
     )
 
 
@@ -298,7 +335,9 @@ def test_cross_entropy_matches_torch(lab, rng, reduction, smoothing):
     logits, targets = 3 * randn(rng, 3, 5, 3) + 2, uneven_targets(rng, 3)
     upstream = randn(rng, 15) if reduction == "none" else randn(rng, 1)[0]
     options = {"reduction": reduction, "label_smoothing": smoothing}
-    check_loss(lab, logits, targets, upstream, f"cross-entropy, {reduction}, smoothing {smoothing}", **options)
+    check_loss(
+        lab, logits, targets, upstream, f"cross-entropy, {reduction}, smoothing {smoothing}", **options
+    )
 
 
 def test_cross_entropy_is_stable_for_huge_logits(lab, rng):
@@ -307,18 +346,19 @@ def test_cross_entropy_is_stable_for_huge_logits(lab, rng):
     targets = torch.tensor([0, 1, 0, 2])
     loss = lab.cross_entropy(big.clone(), targets.clone(), reduction="none")
     exact = [math.log(2), 1e4, 100.0, math.log(3)]
-    assert_matches(loss, lambda: torch.tensor(exact, dtype=F64), **CLOSE, what="cross-entropy of huge logits")
+    close(loss, lambda: torch.tensor(exact, dtype=F64), "cross-entropy of huge logits")
     offsets = torch.tensor([[1e7], [0.0], [-1e7], [1e7]], dtype=torch.float32)
     logits = 4 * torch.randn(4, 5, generator=rng) + offsets
     labels = torch.randint(5, (4,), generator=rng)
-    loss = lab.cross_entropy(logits.clone(), labels.clone())
-    assert_matches(
-        loss,
-        lambda: F.cross_entropy(logits.double(), labels).float(),
-        atol=2e-6,
-        rtol=2e-6,
-        what="cross-entropy of float32 rows with offsets of 1e7",
-    )
+    for smoothing in (0.0, 0.5):
+        loss = lab.cross_entropy(logits.clone(), labels.clone(), label_smoothing=smoothing)
+        assert_matches(
+            loss,
+            lambda s=smoothing: functional.cross_entropy(logits.double(), labels, label_smoothing=s).float(),
+            atol=2e-6,
+            rtol=2e-6,
+            what=f"cross-entropy of float32 rows with offsets of 1e7, smoothing {smoothing}",
+        )
 
 
 @pytest.mark.parametrize("ignore_index", [-1, 1, 255], ids=["minus-one", "a-class", "beyond-the-classes"])
@@ -328,9 +368,11 @@ def test_cross_entropy_ignores_any_index(lab, rng, ignore_index):
     targets[0, :2] = torch.tensor([0, 2])
     loss = lab.cross_entropy(logits.clone(), targets.clone(), ignore_index, 0.2, "sum")
     options = {"ignore_index": ignore_index, "label_smoothing": 0.2, "reduction": "sum"}
-    assert_matches(loss, lambda: reference_loss(logits, targets, **options), **FAIR, what="sum, positional arguments")
+    near(loss, lambda: reference_loss(logits, targets, **options), "sum, positional arguments")
     upstream = randn(rng, 1)[0]
-    check_loss(lab, logits, targets, upstream, f"mean with ignore_index {ignore_index}", ignore_index=ignore_index)
+    check_loss(
+        lab, logits, targets, upstream, f"mean with ignore_index {ignore_index}", ignore_index=ignore_index
+    )
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -342,16 +384,17 @@ def test_cross_entropy_survives_garbage_in_ignored_rows(lab, rng, smoothing):
     for reduction in ("mean", "sum", "none"):
         options = {"label_smoothing": smoothing, "reduction": reduction}
         upstream = randn(rng, 15) if reduction == "none" else randn(rng, 1)[0]
-        loss, gradient = backward(lambda x, o=options: lab.cross_entropy(x, targets.clone(), **o), garbage, upstream)
+        loss, gradient = backward(
+            lambda x, o=options: lab.cross_entropy(x, targets.clone(), **o), garbage, upstream
+        )
         what = f"{reduction} with NaN and inf in ignored rows"
-        assert_matches(loss, lambda o=options: reference_loss(logits, targets, **o), **FAIR, what=what)
-        assert_matches(
+        near(loss, lambda o=options: reference_loss(logits, targets, **o), what)
+        near(
             gradient[targets != -100],
             lambda o=options, u=upstream: backward(lambda x: reference_loss(x, targets, **o), logits, u)[1][
                 targets != -100
             ],
-            **FAIR,
-            what=f"{what}: gradient of the other rows",
+            f"{what}: gradient of the other rows",
         )
 
 
@@ -363,11 +406,13 @@ def test_cross_entropy_with_nothing_valid(lab, rng, smoothing):
     for reduction in ("mean", "sum", "none"):
         upstream = randn(rng, 4) if reduction == "none" else randn(rng, 1)[0]
         options = {"label_smoothing": smoothing, "reduction": reduction}
-        loss, gradient = backward(lambda x, o=options: lab.cross_entropy(x, targets.clone(), **o), logits, upstream)
+        loss, gradient = backward(
+            lambda x, o=options: lab.cross_entropy(x, targets.clone(), **o), logits, upstream
+        )
         value = values.get(reduction, torch.zeros(4, dtype=F64))
-        assert_matches(loss, lambda value=value: value, **EXACT, what=f"{reduction} when everything is ignored")
+        same(loss, lambda value=value: value, f"{reduction} when everything is ignored")
         zeros = torch.zeros(4, 3, dtype=F64)
-        assert_matches(gradient, lambda zeros=zeros: zeros, **EXACT, what=f"gradient of that {reduction}")
+        same(gradient, lambda zeros=zeros: zeros, f"gradient of that {reduction}")
 
 
 def test_cross_entropy_contract(lab, rng):
@@ -381,15 +426,14 @@ def test_cross_entropy_contract(lab, rng):
         )
     passed_logits, passed_targets = logits.clone(), targets.clone()
     lab.cross_entropy(passed_logits, passed_targets, label_smoothing=0.1)
-    assert_matches(passed_logits, lambda: logits, **EXACT, what="the logits after the call")
-    assert_matches(passed_targets, lambda: targets, **EXACT, what="the targets after the call")
+    same(passed_logits, lambda: logits, "the logits after the call")
+    same(passed_targets, lambda: targets, "the targets after the call")
     for reduction in ("mean", "sum", "none"):
         loss = lab.cross_entropy(logits.to(BF16), targets.clone(), reduction=reduction)
-        assert_matches(
+        rough(
             loss,
             lambda r=reduction: reference_loss(logits, targets, reduction=r).to(BF16),
-            **ROUGH,
-            what=f"{reduction} of bfloat16 logits",
+            f"{reduction} of bfloat16 logits",
         )
 
 
@@ -407,7 +451,7 @@ def run(optimizer, params, gradients, options=()):
     """
     path = []
     for number, row in enumerate(gradients):
-        for group, changes in zip(optimizer.param_groups, options[number] if options else ()):
+        for group, changes in zip(optimizer.param_groups, options[number] if options else (), strict=False):
             group.update(changes)
         before = [p.detach().clone() for p in params]
         for p, gradient in zip(params, row, strict=True):
@@ -426,7 +470,7 @@ def record(before, after):
 
 
 def check_resuming(build, starts, gradients, oracle, what):
-    """Saved, loaded into an optimizer built with another learning rate, continued: as if nothing had happened."""
+    """Saved, loaded into an optimizer built with another lr, continued: as if nothing had happened."""
     half = len(gradients) // 2
     params = parameters(starts)
     optimizer = build(params)
@@ -437,13 +481,13 @@ def check_resuming(build, starts, gradients, oracle, what):
     optimizer = build(params, lr=7.0)
     optimizer.load_state_dict(saved)
     resumed = run(optimizer, params, gradients[half:])
-    assert_same_trajectory(resumed, lambda: oracle()[half:], **FAIR, what=f"{what} continued from a state_dict")
-    same = all(
+    follows(resumed, lambda: oracle()[half:], f"{what} continued from a state_dict")
+    continued = all(
         torch.allclose(a[key], b[key], rtol=1e-14, atol=1e-14)
         for a, b in zip(straight, resumed, strict=True)
         for key in a
     )
-    assert_holds(same, what=f"{what} continues from a state_dict to 1e-14")
+    assert_holds(continued, what=f"{what} continues from a state_dict to 1e-14")
 
 
 def check_closure(build, rng, oracle, what):
@@ -463,10 +507,10 @@ def check_closure(build, rng, oracle, what):
         with torch.set_grad_enabled(mode):
             returned = optimizer.step(closure)
         assert_holds(seen == [True], what=f"{what} calls its closure once, with gradients switched on")
-        assert_matches(returned, lambda: (start * slope).sum(), **CLOSE, what=f"what {what}.step(closure) returns")
+        close(returned, lambda: (start * slope).sum(), f"what {what}.step(closure) returns")
         weight = p.detach()
-        assert_matches(weight, lambda: oracle(start, slope), **FAIR, what=f"the weight after {what}.step(closure)")
-    assert_matches(optimizer.step(), lambda: None, **EXACT, what=f"what {what}.step() returns")
+        near(weight, lambda: oracle(start, slope), f"the weight after {what}.step(closure)")
+    same(optimizer.step(), lambda: None, f"what {what}.step() returns")
 
 
 def check_gradients_and_graphs(build, rng, what):
@@ -478,7 +522,7 @@ def check_gradients_and_graphs(build, rng, what):
     for number in (1, 2):
         optimizer.step()
         assert_holds(p.grad is passed, what=f"p.grad is the same tensor after {what}'s step {number}")
-        assert_matches(p.grad, lambda: gradient, **EXACT, what=f"p.grad after {what}'s step {number}")
+        same(p.grad, lambda: gradient, f"p.grad after {what}'s step {number}")
     p.grad = torch.autograd.grad((p**3).sum(), p, create_graph=True)[0]
     optimizer.step()
     tensors = [value for value in optimizer.state[p].values() if isinstance(value, torch.Tensor)]
@@ -494,7 +538,7 @@ def check_bfloat16(build, rng, oracle, what):
     p.grad = gradient.to(BF16)
     optimizer.step()
     weight = p.detach()
-    assert_matches(weight, lambda: oracle(start, gradient).to(BF16), **ROUGH, what=f"a bfloat16 weight under {what}")
+    rough(weight, lambda: oracle(start, gradient).to(BF16), f"a bfloat16 weight under {what}")
 
 
 # ------------------------------------------------------------------------------------ step 4: AdamW
@@ -535,31 +579,30 @@ def test_adamw_matches_torch_exactly(lab, rng):
     params = parameters(starts)
     path = run(lab.AdamW(params, 0.05, (0.9, 0.95), 1e-6, 0.1), params, gradients)
     options = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.1}
-    assert_same_trajectory(path, lambda: torch_adamw(starts, gradients, **options), **CLOSE, what="AdamW")
+    follows(path, lambda: torch_adamw(starts, gradients, **options), "AdamW", CLOSE)
 
 
 def test_weight_decay_is_decoupled(lab, rng):
-    """Zero gradients: every weight shrinks by 1 − lr·wd a step. Else the decay comes first, on the old weight."""
+    """Zero gradients: every weight shrinks by 1 − lr·wd a step. Decay comes first, on the old weight."""
     starts = adam_starts(rng)
     params = parameters(starts)
-    path = run(lab.AdamW(params, lr=0.1, weight_decay=0.2), params, [[torch.zeros_like(s) for s in starts]] * 4)
+    path = run(
+        lab.AdamW(params, lr=0.1, weight_decay=0.2), params, [[torch.zeros_like(s) for s in starts]] * 4
+    )
     shrunk = [[s * 0.98**t for s in starts] for t in range(5)]
-    assert_same_trajectory(
-        path,
-        lambda: [record(old, new) for old, new in zip(shrunk, shrunk[1:])],
-        **CLOSE,
-        what="AdamW on zero gradients",
+    follows(
+        path, lambda: [record(old, new) for old, new in pairwise(shrunk)], "AdamW on zero gradients", CLOSE
     )
     p = nn.Parameter(starts[0].clone())
     gradient = randn(rng, 3, 2)
     run(lab.AdamW([p], lr=0.5, weight_decay=0.5, eps=1e-12), [p], [[gradient]])
     weight = p.detach()
     moved = 0.5 * gradient / (gradient.abs() + 1e-12)
-    assert_matches(weight, lambda: 0.75 * starts[0] - moved, **CLOSE, what="weight after one step with lr = wd = 0.5")
+    close(weight, lambda: 0.75 * starts[0] - moved, "weight after one step with lr = wd = 0.5")
 
 
 def test_first_adam_step_has_magnitude_lr(lab, rng):
-    """Without decay the first step is −lr · g / (|g| + ε), whatever the betas: nearly lr, half of it at |g| = ε."""
+    """Without decay the first step is −lr · g / (|g| + ε), whatever the betas: half of lr at |g| = ε."""
     size = torch.tensor([0.0, 1e-10, 1e-8, 1e-6, 1e-2, 1.0, 50.0], dtype=F64)
     gradient = size * torch.where(randn(rng, 7) > 0, 1.0, -1.0)
     for betas in ((0.9, 0.999), (0.5, 0.7)):
@@ -580,16 +623,19 @@ def test_adamw_reads_options_at_every_step(lab, rng):
     starts, gradients = adam_starts(rng), adam_gradients(rng, 6)
     options = [
         [
-            {"lr": 0.1 / (t + 1), "betas": (0.9 - 0.1 * t, 0.99 - 0.05 * t), "eps": 1e-4 / (t + 1), "weight_decay": 0.1 * t},
+            {
+                "lr": 0.1 / (t + 1),
+                "betas": (0.9 - 0.1 * t, 0.99 - 0.05 * t),
+                "eps": 1e-4 / (t + 1),
+                "weight_decay": 0.1 * t,
+            },
             {"lr": 0.03 * (t + 1), "betas": (0.3 + 0.1 * t, 0.9), "eps": 1e-7, "weight_decay": 0.5 - 0.1 * t},
         ]
         for t in range(6)
     ]
     params = parameters(starts)
     path = run(lab.AdamW(groups(params, 1), lr=0.2), params, gradients, options)
-    assert_same_trajectory(
-        path, lambda: torch_adamw(starts, gradients, options, split=1), **CLOSE, what="AdamW under a schedule"
-    )
+    follows(path, lambda: torch_adamw(starts, gradients, options, split=1), "AdamW under a schedule", CLOSE)
 
 
 def test_adamw_counts_each_parameters_own_steps(lab, rng):
@@ -603,9 +649,7 @@ def test_adamw_counts_each_parameters_own_steps(lab, rng):
         row[3] = row[3] if t % 2 else torch.zeros_like(start)
     params = parameters(starts)
     path = run(lab.AdamW(groups(params, 2), **PAST_ZERO), params, gradients)
-    assert_same_trajectory(
-        path, lambda: torch_adamw(starts, gradients, **PAST_ZERO), **CLOSE, what="AdamW with missing gradients"
-    )
+    follows(path, lambda: torch_adamw(starts, gradients, **PAST_ZERO), "AdamW with missing gradients", CLOSE)
 
 
 def test_adamw_defaults(lab, rng):
@@ -613,7 +657,7 @@ def test_adamw_defaults(lab, rng):
     starts, gradients = adam_starts(rng), adam_gradients(rng, 4)
     params = parameters(starts)
     path = run(lab.AdamW(params), params, gradients)
-    assert_same_trajectory(path, lambda: torch_adamw(starts, gradients), **CLOSE, what="AdamW with its defaults")
+    follows(path, lambda: torch_adamw(starts, gradients), "AdamW with its defaults", CLOSE)
 
 
 def test_adamw_resumes_from_its_state_dict(lab, rng):
@@ -713,14 +757,15 @@ def test_newton_schulz_cubic_converges_to_polar_factor(lab, rng, shape):
 
 
 def test_newton_schulz_quintic_is_approximately_orthogonal(lab, rng):
-    """Five default steps act on each singular value as the quintic does, and bring it between 0.68 and 1.14."""
+    """Five default steps do to each singular value what the quintic does, and bring it to 0.68 … 1.14."""
     for shape in ((7, 3), (3, 8), (5, 5)):
         G = 30 * well_conditioned(rng, *shape)
         X = lab.newton_schulz(G.clone())
-        assert_matches(X, lambda G=G: polynomial(G), **FAIR, what=f"quintic Newton–Schulz of a {shape} matrix")
+        near(X, lambda G=G: polynomial(G), f"quintic Newton–Schulz of a {shape} matrix")
         short = X if shape[0] <= shape[1] else X.T
         direction = randn(rng, min(shape))
-        stretch = float((direction / direction.norm() @ short).norm())
+        length = direction.square().sum().sqrt()
+        stretch = float((direction @ short).square().sum().sqrt() / length)
         assert_within(stretch, 0.67, 1.14, what=f"how much a {shape} result stretches a unit vector")
 
 
@@ -736,17 +781,16 @@ def test_newton_schulz_obeys_its_arguments(lab, rng):
     ]
     for matrix, steps, coefficients, eps in cases:
         X = lab.newton_schulz(matrix.clone(), steps, coefficients, eps)
-        assert_matches(
+        near(
             X,
             lambda m=matrix, s=steps, c=coefficients, e=eps: polynomial(m, s, c, e),
-            **FAIR,
-            what=f"Newton–Schulz with steps {steps}, coefficients {coefficients}, eps {eps:g}",
+            f"Newton–Schulz with steps {steps}, coefficients {coefficients}, eps {eps:g}",
         )
     small = 1e-7 * G
     X = lab.newton_schulz(small.clone(), steps=3)
-    assert_matches(X, lambda: polynomial(small, 3), **FAIR, what="Newton–Schulz with the default eps")
+    near(X, lambda: polynomial(small, 3), "Newton–Schulz with the default eps")
     X = lab.newton_schulz(torch.zeros(3, 2, dtype=F64))
-    assert_matches(X, lambda: torch.zeros(3, 2, dtype=F64), **EXACT, what="Newton–Schulz of zeros")
+    same(X, lambda: torch.zeros(3, 2, dtype=F64), "Newton–Schulz of zeros")
 
 
 def test_newton_schulz_keeps_dtype_and_input(lab, rng):
@@ -755,11 +799,15 @@ def test_newton_schulz_keeps_dtype_and_input(lab, rng):
         G = well_conditioned(rng, *shape)
         passed = G.clone()
         lab.newton_schulz(passed)
-        assert_matches(passed, lambda G=G: G, **EXACT, what=f"the {shape} input of newton_schulz after the call")
-    for dtype, slack in ((torch.float32, 1e-3), (BF16, 1.0)):
+        same(passed, lambda G=G: G, f"the {shape} input of newton_schulz after the call")
+    for dtype, slack in ((torch.float32, 1e-3), (BF16, 2.0)):
         X = lab.newton_schulz(G.to(dtype))
         assert_matches(
-            X, lambda dtype=dtype: polynomial(G).to(dtype), atol=slack, rtol=0.0, what=f"Newton–Schulz in {dtype}"
+            X,
+            lambda dtype=dtype: polynomial(G).to(dtype),
+            atol=slack,
+            rtol=0.0,
+            what=f"Newton–Schulz in {dtype}",
         )
 
 
@@ -770,11 +818,11 @@ def test_muon_matches_its_formula(lab, rng, nesterov):
     options = {**MUON, "nesterov": nesterov}
     params = parameters(starts)
     path = run(lab.Muon(params, 0.1, 0.9, nesterov, 3, 0.2), params, gradients)
-    assert_same_trajectory(path, lambda: muon_path(starts, gradients, lambda t, i: options), **FAIR, what="Muon")
+    follows(path, lambda: muon_path(starts, gradients, lambda t, i: options), "Muon")
 
 
 def test_muon_reduces_loss(lab, rng):
-    """Least squares, gradients from the weights themselves: the path is the formula's, and the loss falls."""
+    """Least squares, gradients from the weights themselves: the path is the formula's, the loss falls."""
     target, start = randn(rng, 6, 4), torch.zeros(6, 4, dtype=F64)
     curvature = torch.tensor([0.5, 1.0, 1.5, 2.0], dtype=F64)
     rates = [0.2 * (1 - t / 40) for t in range(40)]
@@ -805,22 +853,35 @@ def test_muon_reduces_loss(lab, rng):
 
 
 def test_muon_reads_options_at_every_step(lab, rng):
-    """Two groups, and a schedule that rewrites all five options of both between the steps."""
+    """Two groups, one added later, and a schedule that rewrites all five options of both between steps."""
     starts, gradients = muon_starts(rng), muon_gradients(rng, 5)
     options = [
         [
-            {"lr": 0.2 / (t + 1), "momentum": 0.9 - 0.1 * t, "nesterov": t % 2 == 0, "ns_steps": 1 + t, "weight_decay": 0.1 * t},
-            {"lr": 0.1 * (t + 1), "momentum": 0.5, "nesterov": t % 2 == 1, "ns_steps": 6 - t, "weight_decay": 0.5},
+            {
+                "lr": 0.2 / (t + 1),
+                "momentum": 0.9 - 0.1 * t,
+                "nesterov": t % 2 == 0,
+                "ns_steps": 1 + t,
+                "weight_decay": 0.1 * t,
+            },
+            {
+                "lr": 0.1 * (t + 1),
+                "momentum": 0.5,
+                "nesterov": t % 2 == 1,
+                "ns_steps": 6 - t,
+                "weight_decay": 0.5,
+            },
         ]
         for t in range(5)
     ]
     params = parameters(starts)
-    path = run(lab.Muon(groups(params, 1), lr=9.0), params, gradients, options)
-    assert_same_trajectory(
+    optimizer = lab.Muon(params[:1], lr=9.0)
+    optimizer.add_param_group({"params": iter(params[1:])})
+    path = run(optimizer, params, gradients, options)
+    follows(
         path,
         lambda: muon_path(starts, gradients, lambda t, i: options[t][min(i, 1)]),
-        **FAIR,
-        what="Muon under a schedule",
+        "Muon under a schedule",
     )
 
 
@@ -833,9 +894,7 @@ def test_muon_skips_missing_gradients(lab, rng):
         row[2] = row[2] if t % 3 else torch.zeros_like(row[2])
     params = parameters(starts)
     path = run(lab.Muon(params, **MUON), params, gradients)
-    assert_same_trajectory(
-        path, lambda: muon_path(starts, gradients, lambda t, i: MUON), **FAIR, what="Muon with missing gradients"
-    )
+    follows(path, lambda: muon_path(starts, gradients, lambda t, i: MUON), "Muon with missing gradients")
 
 
 def test_muon_defaults(lab, rng):
@@ -844,14 +903,12 @@ def test_muon_defaults(lab, rng):
     defaults = {"lr": 0.02, "momentum": 0.95, "nesterov": True, "ns_steps": 5, "weight_decay": 0.0}
     params = parameters(starts)
     path = run(lab.Muon(params), params, gradients)
-    assert_same_trajectory(
-        path, lambda: muon_path(starts, gradients, lambda t, i: defaults), **FAIR, what="Muon with its defaults"
-    )
+    follows(path, lambda: muon_path(starts, gradients, lambda t, i: defaults), "Muon with its defaults")
 
 
 @pytest.mark.parametrize("shape", [(3,), (), (2, 3, 2)], ids=["1-d", "0-d", "3-d"])
 def test_muon_refuses_what_is_no_matrix(lab, rng, shape):
-    """A parameter that isn't 2-D, in any group, also one added later, is a ValueError at the latest in `step`."""
+    """A parameter that isn't 2-D, in any group, also one added later: ValueError at the latest in `step`."""
     good, bad = randn(rng, 3, 2), randn(rng, *shape)
 
     def step(ways):
@@ -925,7 +982,7 @@ def check_schedule(schedule, oracle, arguments, what):
     """The whole list of rates, to beyond twice the planned end."""
     total = arguments[3]
     rates = [schedule(step, *arguments) for step in range(2 * total + 2)]
-    assert_matches(rates, lambda: oracle(*arguments), **CLOSE, what=f"{what}{arguments}")
+    close(rates, lambda: oracle(*arguments), f"{what}{arguments}")
 
 
 def test_cosine_schedule_shape(lab):
@@ -941,7 +998,7 @@ def test_cosine_without_warmup_or_decay(lab):
 
 
 def test_wsd_schedule_shape(lab):
-    """Warm-up, max_lr until T − int(decay_frac · T), linear to min_lr, min_lr at and after T; 0.2 by default."""
+    """Warm-up, max_lr until T − int(decay_frac · T), linear to min_lr at T and after; decay_frac is 0.2."""
     for arguments in ((1.0, 0.1, 5, 20), (0.7, 0.2, 3, 30, 0.5), (2.0, 0.0, 1, 100, 0.29)):
         check_schedule(lab.lr_wsd, wsd_rates, arguments, "lr_wsd, all steps of ")
 
@@ -989,14 +1046,12 @@ def check_clip(lab, gradients, max_norm, what, pack=list):
     params = with_gradients(gradients)
     held = [p.grad for p in params]
     norm = lab.clip_grad_norm_(pack(params), max_norm)
-    assert_matches(norm, lambda: torch_clip(gradients, max_norm)[0], **CLOSE, what=f"{what}: the norm returned")
+    close(norm, lambda: torch_clip(gradients, max_norm)[0], f"{what}: the norm returned")
     assert_holds(not norm.requires_grad, what="the norm returned carries no graph")
     for i, (p, gradient) in enumerate(zip(params, held, strict=True)):
         assert_holds(p.grad is gradient, what=f"{what}: p.grad is changed in place")
         if gradient is not None:
-            assert_matches(
-                gradient, lambda i=i: torch_clip(gradients, max_norm)[1][i], **CLOSE, what=f"{what}: gradient {i}"
-            )
+            close(gradient, lambda i=i: torch_clip(gradients, max_norm)[1][i], f"{what}: gradient {i}")
         assert_holds(bool((p == 1).all()), what="weights are left alone")
 
 
@@ -1017,14 +1072,14 @@ def test_clip_is_noop_below_threshold(lab, rng):
         lab.clip_grad_norm_(params, 100.0)
         for i, p in enumerate(params):
             if p.grad is not None:
-                assert_matches(p.grad, lambda i=i: gradients[i], **EXACT, what=f"gradient {i}, norm below max_norm")
+                same(p.grad, lambda g=gradients[i]: g, f"gradient {i}, norm below max_norm")
         check_clip(lab, gradients, 100.0, "clipping to far more than the norm")
     zero = [torch.zeros(3, dtype=F64)]
     check_clip(lab, zero, 1.0, "clipping zeros")
 
 
 def test_clip_scales_a_norm_equal_to_max_norm(lab):
-    """The factor is max_norm / (norm + 1e-6), so a norm equal to max_norm is scaled by a little, as in torch."""
+    """The factor is max_norm / (norm + 1e-6): a norm equal to max_norm is scaled a little, as in torch."""
     check_clip(lab, [torch.tensor([3.0, -4.0], dtype=F64)], 5.0, "norm 5, max_norm 5")
     check_clip(lab, [torch.tensor([3e-6, -4e-6], dtype=F64)], 5e-6, "norm 5e-6, max_norm 5e-6")
 
@@ -1034,16 +1089,28 @@ def test_clip_takes_any_iterable(lab, rng):
     gradients = [3 * randn(rng, 3, 2), 2 * randn(rng, 4)]
     check_clip(lab, gradients, 0.5, "clipping a generator", pack=iter)
     check_clip(lab, gradients, 0.5, "clipping a tuple", pack=tuple)
-    check_clip(lab, [torch.tensor([[3.0, 4.0]] * 4, dtype=F64)], 0.5, "clipping one tensor", pack=lambda params: params[0])
+    check_clip(
+        lab,
+        [torch.tensor([[3.0, 4.0]] * 4, dtype=F64)],
+        0.5,
+        "clipping one tensor",
+        pack=lambda params: params[0],
+    )
 
 
 def test_clip_of_nothing_is_zero(lab):
     """No parameters, or none with a gradient: tensor 0.0."""
-    nothing = {"no parameters": [], "a generator of none": iter([]), "no gradients": with_gradients([None, None])}
+    nothing = {
+        "no parameters": [],
+        "a generator of none": iter([]),
+        "no gradients": with_gradients([None, None]),
+    }
     for name, params in nothing.items():
         norm = lab.clip_grad_norm_(params, 1.0)
-        assert_holds(isinstance(norm, torch.Tensor) and norm.ndim == 0, what=f"{name}: a 0-d tensor is returned")
-        assert_matches(float(norm), lambda: 0.0, **EXACT, what=f"the norm of {name}")
+        assert_holds(
+            isinstance(norm, torch.Tensor) and norm.ndim == 0, what=f"{name}: a 0-d tensor is returned"
+        )
+        same(float(norm), lambda: 0.0, f"the norm of {name}")
 
 
 def test_clip_keeps_bfloat16(lab, rng):
@@ -1052,8 +1119,8 @@ def test_clip_keeps_bfloat16(lab, rng):
     p = nn.Parameter(torch.ones(4, 3, dtype=BF16))
     p.grad = gradient.to(BF16)
     norm = lab.clip_grad_norm_([p], 1.0)
-    assert_matches(norm, lambda: gradient.norm().to(BF16), **ROUGH, what="the norm of a bfloat16 gradient")
-    assert_matches(p.grad, lambda: (gradient / gradient.norm()).to(BF16), **ROUGH, what="a bfloat16 gradient, clipped")
+    rough(norm, lambda: gradient.norm().to(BF16), "the norm of a bfloat16 gradient")
+    rough(p.grad, lambda: (gradient / gradient.norm()).to(BF16), "a bfloat16 gradient, clipped")
 
 
 class Model(nn.Module):
@@ -1071,7 +1138,7 @@ class Model(nn.Module):
 
 
 def pieces(rng, ignore_index=-100):
-    """Micro-batches of different shapes with 3, 1, 0 and 7 valid targets; nothing that counts is the ignored one."""
+    """Micro-batches of different shapes with 3, 1, 0 and 7 valid targets."""
     shapes_and_counts = (((2, 3), 3), ((1, 4), 1), ((2, 2), 0), ((7,), 7))
     batches = []
     for shape, count in shapes_and_counts:
@@ -1087,7 +1154,7 @@ def full_batch(weights, batches, ignore_index=-100):
     model = Model(*weights)
     x = torch.cat([x.reshape(-1, 4) for x, _ in batches])
     y = torch.cat([y.reshape(-1) for _, y in batches])
-    loss = F.cross_entropy(model(x), y, ignore_index=ignore_index)
+    loss = functional.cross_entropy(model(x), y, ignore_index=ignore_index)
     loss.backward()
     return loss.detach(), [p.grad for p in model.parameters()]
 
@@ -1101,18 +1168,17 @@ def check_accumulation(lab, rng, batches, what, pack=list, **options):
         p.grad = gradient.clone()
     loss = lab.accumulate_gradients(model, pack([(x.clone(), y.clone()) for x, y in batches]), **options)
     for i, p in enumerate(model.parameters()):
-        assert_matches(
+        near(
             p.grad,
             lambda i=i: there[i] + full_batch(weights, batches, **options)[1][i],
-            **FAIR,
-            what=f"{what}: gradient {i}, added to the one that was there",
+            f"{what}: gradient {i}, added to the one that was there",
         )
-    assert_matches(loss, lambda: full_batch(weights, batches, **options)[0], **FAIR, what=f"{what}: the loss returned")
+    near(loss, lambda: full_batch(weights, batches, **options)[0], f"{what}: the loss returned")
     assert_holds(not loss.requires_grad, what=f"{what}: the loss returned is detached")
 
 
 def test_accumulation_equals_full_batch_with_uneven_masks(lab, rng):
-    """Micro-batches of different shapes, with 3, 1, 0 and 7 valid tokens, give the gradients of one batch of 11."""
+    """Pieces of different shapes, with 3, 1, 0 and 7 valid tokens, give the gradients of one batch of 11."""
     check_accumulation(lab, rng, pieces(rng), "accumulation")
     check_accumulation(lab, rng, pieces(rng)[1:2], "accumulation of one micro-batch")
 
@@ -1146,6 +1212,6 @@ def test_accumulation_with_nothing_valid(lab, rng):
     for p, gradient in zip(model.parameters(), there, strict=True):
         p.grad = gradient.clone()
     loss = lab.accumulate_gradients(model, batches)
-    assert_matches(loss, lambda: torch.tensor(math.nan, dtype=F64), **EXACT, what="the loss of nothing")
+    same(loss, lambda: torch.tensor(math.nan, dtype=F64), "the loss of nothing")
     for i, p in enumerate(model.parameters()):
-        assert_matches(p.grad, lambda i=i: there[i], **EXACT, what=f"gradient {i} after a batch of nothing")
+        same(p.grad, lambda i=i: there[i], f"gradient {i} after a batch of nothing")

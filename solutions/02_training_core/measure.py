@@ -316,7 +316,7 @@ def measure_decoupling(core: ModuleType) -> dict[str, str]:
     rows = []
     for size in (0.1, 1.0, 10.0):
         extra = [shrinkage(size, decoupled) - undecayed(size) for decoupled in (True, False)]
-        rows.append([f"{size:g}", *(f"{value:.4f}" for value in extra)])
+        rows.append([f"{size:g}", *(f"{value:.3f}" for value in extra)])
     header = ["size of the gradients", "AdamW", "L2 term in the gradient"]
     return {"decoupling_table": table(header, rows)}
 

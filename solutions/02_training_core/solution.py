@@ -393,10 +393,10 @@ class Muon(Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
-                        self._update(p, p.grad, group)
+                        self._update_matrix(p, p.grad, group)
         return loss
 
-    def _update(self, p: Tensor, g: Tensor, group: dict[str, Any]) -> None:
+    def _update_matrix(self, p: Tensor, g: Tensor, group: dict[str, Any]) -> None:
         """One step of one matrix; called with gradients off."""
         mu, lr = group["momentum"], group["lr"]
         state = self.state[p]
