@@ -96,7 +96,8 @@ def grade(
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="submissions at the same time")] = 1,
 ) -> None:
     """Grade one submission or a class: gradebook, table, CSV and HTML report in one go."""
-    from grader.authoring.trials import write_sketches
+    from grader.gradebook import Gradebook
+    from grader.grading import GRADEBOOK
     from grader.grading import grade as grade_class
     from grader.reports import ClassProgress
 
@@ -111,22 +112,24 @@ def grade(
             class_seed,
             jobs,
             on_progress=progress.show,
-            make_sketches=write_sketches,
         )
-    _report(course, outcome.results, out, outcome.seed)
+    with Gradebook(out / GRADEBOOK) as gradebook:
+        everyone = gradebook.results()  # also those of earlier runs, when only a part of the class came now
+    _report(course, everyone, outcome.results, out, outcome.seed)
 
 
 @app.command()
 def report(out: Annotated[Path, typer.Argument(help="the folder that `grader grade --out` wrote")]) -> None:
     """Write the reports of a graded class again, from its gradebook."""
     from grader.gradebook import Gradebook
+    from grader.grading import GRADEBOOK
 
-    path = out / "gradebook.sqlite"
+    path = out / GRADEBOOK
     if not path.is_file():
         raise CourseError(f"{path} does not exist; grade a class first: grader grade CLASS --out {out}")
     with Gradebook(path, create=False) as gradebook:
         results, seed = gradebook.results(), gradebook.class_seed()
-    _report(_course(), results, out, seed or 0)
+    _report(_course(), results, results, out, seed or 0)
 
 
 @app.command()
@@ -210,11 +213,15 @@ def _verified_line(found: Verification) -> str:
     )
 
 
-def _report(course: Course, results: Sequence[Result], out: Path, seed: int) -> None:
+def _report(
+    course: Course, everyone: Sequence[Result], shown: Sequence[Result], out: Path, seed: int
+) -> None:
+    """Write the reports of everyone in the gradebook; show those of this run."""
+    from grader.grading import GRADEBOOK
     from grader.reports import print_summary, write_reports
 
-    paths = [out / "gradebook.sqlite", *write_reports(results, course, out, seed)]
-    print_summary(results, course, paths, _console())
+    paths = [out / GRADEBOOK, *write_reports(everyone, course, out, seed)]
+    print_summary(shown, course, paths, _console())
 
 
 def _console() -> Console:
@@ -229,7 +236,11 @@ def _say(text: str, style: str = "") -> None:
 @contextmanager
 def _spinner() -> Iterator[Callable[[str], None]]:
     """What is being done right now, on a terminal; nothing in a file or a pipe."""
+    console = _console()
+    if not console.is_terminal:
+        yield lambda text: None
+        return
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=_console(), transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("")
         yield lambda text: progress.update(task, description=text)

@@ -48,9 +48,6 @@ class Outcome:
 
 
 OnProgress = Callable[[Progress], None]
-MakeSketches = Callable[
-    [Lab, int, Path], None
-]  # writes the sketches of a lab's mistakes for a seed to a file
 
 
 def grade(
@@ -205,7 +202,7 @@ class _Run:
             with tempfile.TemporaryDirectory(prefix="submission-", dir=self._scratch) as folder:
                 exercise = Path(folder) / "exercise.py"
                 exercise.write_text(submission.source, encoding="utf-8", newline="\n")
-                return judge(lab, exercise, self._seed, self._limits, tests, lab.sketches, stop=self._stop)
+                return judge(lab, exercise, self._seed, self._limits, tests, stop=self._stop)
         except Stopped:
             raise
         except Exception as error:  # one submission's trouble must not cost the class
@@ -214,6 +211,6 @@ class _Run:
 
 
 def _test_set(lab: Lab) -> str:
-    """The text that decides a lab's verdicts: its tests, its manifest, its known mistakes and their sketches."""
+    """The text that decides a lab's verdicts: its tests, its manifest, its known mistakes, their sketches."""
     files = [lab.tests_path, lab.folder / "lab.toml", lab.solution_folder / "mistakes.toml", lab.sketches]
     return "\0".join(file.read_text(encoding="utf-8") if file.is_file() else "" for file in files)

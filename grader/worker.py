@@ -61,23 +61,17 @@ def judge(
     seed: int,
     limits: Limits,
     tests: Sequence[str],
-    sketches_path: Path | None = None,
     *,
     stop: threading.Event | None = None,
 ) -> Judgement:
     """Run `tests` on the file `exercise` in fresh processes, and give every one of them exactly one verdict.
 
-    The sketches name known mistakes; if they are of another seed, a test that failed is run again on the
-    inputs of that seed, which changes no verdict.
+    The lab's sketches name known mistakes; if they are of another seed, a test that failed is run again on
+    the inputs of that seed, which changes no verdict.
     Whatever the file does (hang, exit, crash, flood) ends in verdicts and a message, never in an exception;
     no process of it is left. Only `stop` ends a judgement early, with `Stopped`.
     """
-    job = {
-        **_lab_job(lab),
-        "exercise": str(exercise.resolve()),
-        "seed": seed,
-        "sketches": str(sketches_path.resolve()) if sketches_path else None,
-    }
+    job = {**_lab_job(lab), "exercise": str(exercise.resolve()), "seed": seed}
     return _Attempt(job, limits, tests, stop or threading.Event()).run()
 
 
@@ -313,7 +307,7 @@ def _run_job(lab: Lab, job: dict[str, Any], send: Send) -> None:
     from grader.diagnosis import SketchBook
 
     exercise = Path(job["exercise"])
-    book = SketchBook.load(Path(job["sketches"])) if job["sketches"] else None
+    book = SketchBook.load(lab.sketches)
     direct = book if book is not None and book.seed == job["seed"] else None
     send("ready")
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()

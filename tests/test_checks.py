@@ -169,7 +169,7 @@ def test_the_ends_of_an_interval_belong_to_it(value: float) -> None:
 
 @pytest.mark.parametrize("value", [-0.001, 1.001, math.nan, math.inf, torch.tensor([0.5, 0.5])])
 def test_outside_an_interval_fails(value: float) -> None:
-    with pytest.raises(CheckFailed, match="must lie between 0 and 1|expected one number"):
+    with pytest.raises(CheckFailed, match=r"must lie between 0 and 1|expected one number"):
         assert_within(value, 0.0, 1.0, what="x")
 
 

@@ -59,7 +59,6 @@ class FakeJudge:
         seed: int,
         limits: Limits,
         tests: list[str],
-        sketches: Path | None,
         *,
         stop: threading.Event,
     ) -> Judgement:
@@ -130,7 +129,8 @@ def test_a_killed_run_keeps_what_was_finished_and_repeats_nothing(course: Course
     for student in ("anna", "ben", "cleo"):
         hand_in(group, **{student: LOGGING.format(log=str(log), flag=str(flag), student=student) + SOLUTION})
     paths = {"root": str(ROOT), "group": str(group), "course": str(course.root), "out": str(out)}
-    process = subprocess.Popen([sys.executable, "-c", KILLED.format(**paths)])
+    scratch = {**os.environ, "TMPDIR": str(tmp_path)}  # what the killed run can't tidy up
+    process = subprocess.Popen([sys.executable, "-c", KILLED.format(**paths)], env=scratch)
     wait_until(lambda: log.exists() and "ben" in log.read_text())
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

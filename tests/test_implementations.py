@@ -62,7 +62,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_name_says_which(tmp_path: Path) -> None:
-    with pytest.raises(MissingName, match="exercise.py defines no 'half'"):
+    with pytest.raises(MissingName, match=r"exercise.py defines no 'half'"):
         _ = load(write(tmp_path, "")).half
 
 
@@ -148,7 +148,7 @@ class Half:
 
 def test_a_stub_of_a_solution_without_a_listed_name_is_refused(tmp_path: Path) -> None:
     lab = make_course(tmp_path).labs[0]
-    with pytest.raises(CourseError, match="does not define 'half', which lab.toml lists"):
+    with pytest.raises(CourseError, match=r"does not define 'half', which lab.toml lists"):
         make_stub("def double(x):\n    return 2 * x\n", lab)
 
 

@@ -14,7 +14,7 @@ import pytest
 from grader.course import Lab, load_lab
 from grader.diagnosis import SketchBook, sketch
 from grader.process import OUTPUT_BYTES
-from grader.running import Judged, run_tests
+from grader.running import Job, Judged, run_jobs
 from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
 from tests.tiny_course import PLAN, SOLUTION, make_course
 
@@ -183,20 +183,23 @@ def test_a_grader_that_cannot_run_the_tests_says_that_it_failed(tmp_path: Path) 
 
 def test_a_known_mistake_is_named_though_the_sketches_are_of_another_seed(tmp_path: Path) -> None:
     lab = make_course(tmp_path / "course").labs[0]
-    text = '[[mistakes]]\nid = "triple"\nstep = "double"\nname = "one x too many"\nsymptom = "s"\ncause = "c"\n'
+    text = (
+        '[[mistakes]]\nid = "triple"\nstep = "double"\nname = "one x too many"\nsymptom = "s"\ncause = "c"\n'
+    )
     mistakes = lab.solution_folder / "mistakes.toml"
     mistakes.write_text(text + 'hint = "h"\nfind = "return x + x"\nreplace = "return x + x + x"\n')
     exercise = tmp_path / "exercise.py"
     exercise.write_text(SOLUTION.replace("x + x", "3 * x"))
     book = SketchBook(0)
 
-    def note(run: Judged) -> None:
-        if run.failure is not None:
-            book.add(run.verdict.test, run.failure[0], "triple", sketch(run.failure[1].actual))
+    def note(_: int, judged: list[Judged]) -> None:
+        for one in judged:
+            if one.failure is not None:
+                book.add(one.verdict.test, one.failure[0], "triple", sketch(one.failure[1].actual))
 
-    run_tests(load_lab(lab.folder, lab.solution_folder), exercise, 0, on_run=note)
+    run_jobs(load_lab(lab.folder, lab.solution_folder), [Job(exercise)], 0, note)
     lab.sketches.write_text(book.dump())
-    verdict = judge(lab, exercise, 7, LIMITS, PLAN, lab.sketches).verdicts[0]
+    verdict = judge(lab, exercise, 7, LIMITS, PLAN).verdicts[0]
     assert (verdict.verdict, verdict.mistake) == ("wrong", "triple")
     *_, name, where = verdict.message.splitlines()
     assert (name, where) == ("  looks like: one x too many", "  → README section 1")

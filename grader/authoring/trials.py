@@ -115,8 +115,3 @@ def sketch_mistakes(trials: Iterable[Trial], seed: int) -> SketchBook:
                 index, check = run.failure
                 book.add(run.verdict.test, index, trial.mistake.id, sketch(check.actual, check.part))
     return book
-
-
-def write_sketches(lab: Lab, seed: int, path: Path) -> None:
-    """Write the sketches of the lab's mistakes for the inputs of a class's seed, for `worker` to read."""
-    path.write_text(sketch_mistakes(try_mistakes(lab, seed), seed).dump(), encoding="utf-8")

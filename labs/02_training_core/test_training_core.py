@@ -736,7 +736,8 @@ def muon_starts(rng):
 
 
 def muon_gradients(rng, steps):
-    return [[100 * randn(rng, *shape) for shape in MATRICES] for _ in range(steps)]
+    """So large that ε plays no part; `newton_schulz` is tested for it by itself."""
+    return [[1e4 * randn(rng, *shape) for shape in MATRICES] for _ in range(steps)]
 
 
 def one_muon_step(start, gradient):
