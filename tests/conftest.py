@@ -7,9 +7,9 @@ import io
 from pathlib import Path
 
 import pytest
-from tiny_course import Finished, Run
 
 from grader import plugin
+from tests.tiny_course import Finished, Run
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from tiny_course import SOLUTION, Finished, Run, make_course
 
 from grader import cli
+from tests.tiny_course import SOLUTION, Finished, Run, make_course
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_course import LAB_TOML, make_course
 
 from grader.course import CourseError, find_root, load_course
+from tests.tiny_course import LAB_TOML, make_course
 
 
 def test_a_course_knows_its_labs_steps_and_points(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from grader.gradebook import Gradebook
 from grader.grading import GRADEBOOK, Outcome, Progress, grade
 from grader.verdicts import GRADER_ERROR, PASS, Verdict
 from grader.worker import Judgement, Limits, Stopped
-from tests.test_worker import is_running
-from tests.tiny_course import PLAN, SOLUTION, STUB, make_course
+from tests.tiny_course import PLAN, SOLUTION, STUB, is_running, make_course
 
 ROOT = Path(__file__).resolve().parents[1]
 HALF_DONE = SOLUTION.replace("x / 2", "x / 3")

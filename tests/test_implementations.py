@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_course import SOLUTION, make_course
 
 from grader.course import CourseError, Mistake
 from grader.implementations import (
@@ -16,6 +15,7 @@ from grader.implementations import (
     make_stub,
     written_names,
 )
+from tests.tiny_course import SOLUTION, make_course
 
 
 def write(folder: Path, source: str | bytes) -> Path:

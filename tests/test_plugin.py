@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_course import SOLUTION, Run, make_course
+
+from tests.tiny_course import SOLUTION, Run, make_course
 
 LAB = "labs/01_tiny"
 

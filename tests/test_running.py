@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_course import PLAN, make_course
 
 from grader.checks import Check
 from grader.course import Lab
 from grader.running import Job, Judged, collect_tests, run_jobs, run_tests
+from tests.tiny_course import PLAN, make_course
 
 
 @pytest.fixture

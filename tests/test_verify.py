@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_course import LAB_TOML, SOLUTION, TESTS, make_course
 
 from grader.authoring.generate import generate_lab, generate_sketches, write_files
 from grader.authoring.kill_table import kill_page, kill_rows
 from grader.authoring.pages import Measurements
 from grader.authoring.verify import Verification, verify_curriculum, verify_lab
 from grader.course import Course, CourseError, load_course
+from tests.tiny_course import LAB_TOML, SOLUTION, TESTS, make_course
 
 MISTAKES = """
 [[mistakes]]

@@ -16,7 +16,7 @@ from grader.diagnosis import SketchBook, sketch
 from grader.process import OUTPUT_BYTES
 from grader.running import Job, Judged, run_jobs
 from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
-from tests.tiny_course import PLAN, SOLUTION, make_course
+from tests.tiny_course import PLAN, SOLUTION, is_running, make_course
 
 LIMITS = Limits(test_seconds=3, import_seconds=2)
 
@@ -218,12 +218,3 @@ def test_the_stop_flag_ends_a_judgement(lab: Lab, tmp_path: Path) -> None:
 
 def test_the_plan_is_collected_in_file_order(lab: Lab) -> None:
     assert planned_tests(lab, LIMITS) == PLAN
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"

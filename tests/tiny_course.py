@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,3 +100,13 @@ def make_course(root: Path) -> Course:
     (lab / "exercise.py").write_text(STUB)
     (root / "solutions" / "01_tiny" / "solution.py").write_text(SOLUTION)
     return load_course(root)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"

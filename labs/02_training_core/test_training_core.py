@@ -355,8 +355,8 @@ def test_cross_entropy_is_stable_for_huge_logits(lab, rng):
         assert_matches(
             loss,
             lambda s=smoothing: functional.cross_entropy(logits.double(), labels, label_smoothing=s).float(),
-            atol=2e-6,
-            rtol=2e-6,
+            atol=5e-6,
+            rtol=5e-6,
             what=f"cross-entropy of float32 rows with offsets of 1e7, smoothing {smoothing}",
         )
 

@@ -19,12 +19,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-
-def _widened(x: Tensor) -> Tensor:
-    """float32 for the 16-bit dtypes, whose sums lose digits and overflow; anything else as it is."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 # ---------------------------------------------------------------------------- step 1: initialisation
 
 
@@ -96,6 +90,11 @@ def activation_stds(depth: int, width: int, init: str, batch: int = 512, seed: i
 
 
 # ------------------------------------------------------------------------------------ step 2: norms
+
+
+def _widened(x: Tensor) -> Tensor:
+    """float32 for the 16-bit dtypes, whose sums lose digits and overflow; anything else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 class LayerNorm(nn.Module):
