@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-
 # ---------------------------------------------------------------------------- step 1: initialisation
 
 
