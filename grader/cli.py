@@ -5,6 +5,7 @@ Heavy imports (torch, pytest, matplotlib) happen inside the commands that need t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -156,7 +157,7 @@ def verify(
         report.write_text(kill_page(found), encoding="utf-8")
         _say(f"mistakes and tests: {report}")
     for problem in problems:
-        _say(f"problem: {problem}", "red")
+        _say(f"problem: {_from_root(course, problem)}", "red")
     if problems:
         raise typer.Exit(1)
     _say("all is well", "green")
@@ -181,13 +182,18 @@ def generate(lab: LabArgument = None) -> None:
     if lab is None:
         changed += write_files(None, generate_curriculum(course, measurements))
     for path in changed:
-        _say(f"wrote {path}")
+        _say(f"wrote {_from_root(course, str(path))}")
     if not changed:
         _say("nothing to do: all generated files are up to date")
 
 
 def _course() -> Course:
     return load_course(find_root())
+
+
+def _from_root(course: Course, text: str) -> str:
+    """The text with the course's own paths as one writes them from its folder."""
+    return text.replace(f"{course.root}{os.sep}", "")
 
 
 def _labs(course: Course, wanted: str | None) -> list[Lab]:

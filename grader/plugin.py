@@ -279,6 +279,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         name = _implementation_name(config, lab)
         terminalreporter.section(f"lab {lab.number}: {lab.title} ({name}, seed {config.getoption('--seed')})")
         for state in step_states(lab, results):
+            if not state.tests:
+                continue  # left out by --step or -k
             points = f"{state.step.points if state.passed else 0} of {state.step.points} points"
             terminalreporter.line(
                 f"  step {state.step.number}  {state.step.title:<34} {state.text:<26} {points}"
