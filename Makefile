@@ -32,8 +32,10 @@ check:
 	@$(BIN)/ruff format --check .
 	@echo "== types (mypy)"
 	@$(BIN)/mypy grader tests
-	@for file in labs/*/test_*.py labs/*/exercise.py solutions/*/*.py curriculum/*.py; \
-	    do $(BIN)/mypy --no-error-summary "$$file" || exit 1; done
+	@for file in labs/*/exercise.py solutions/*/*.py curriculum/*.py; do echo "$$file"; \
+	    $(BIN)/mypy --no-error-summary "$$file" || exit 1; done
+	@for file in labs/*/test_*.py; do echo "$$file"; \
+	    $(BIN)/mypy --allow-untyped-defs --allow-untyped-calls --disable-error-code misc --no-error-summary "$$file" || exit 1; done
 	@echo "== the labs: generated files, solutions, mistakes (grader verify)"
 	@$(BIN)/grader verify
 	@echo "== tests (pytest)"

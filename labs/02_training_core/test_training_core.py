@@ -496,7 +496,7 @@ def check_closure(build, rng, oracle, what):
     for mode in (True, False):
         p = nn.Parameter(start.clone())
         optimizer = build([p])
-        seen = []
+        seen: list[bool] = []
 
         def closure(p=p, seen=seen):
             seen.append(torch.is_grad_enabled())
@@ -1130,7 +1130,7 @@ class Model(nn.Module):
     def __init__(self, inner, outer):
         super().__init__()
         self.inner, self.outer = nn.Parameter(inner.clone()), nn.Parameter(outer.clone())
-        self.events = []
+        self.events: list[str] = []
         self.outer.register_hook(lambda gradient: self.events.append("backward"))
 
     def forward(self, x):
