@@ -29,6 +29,8 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 
+INTERRUPTED = 130  # exit status after Ctrl-C
+
 LabArgument = Annotated[str | None, typer.Argument(help="a lab's number or name (default: all)")]
 
 
@@ -39,9 +41,10 @@ def main() -> None:
     except CourseError as error:
         print(f"grader: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("grader: interrupted; what was finished is kept", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer turns Ctrl-C into this
+            print("grader: interrupted; what is finished is kept, the same command goes on", file=sys.stderr)
+        raise
 
 
 @app.command()
@@ -71,6 +74,7 @@ def status(lab: LabArgument = None) -> None:
 def hint(
     lab: Annotated[str, typer.Argument(help="a lab's number or name")],
     step: Annotated[str, typer.Argument(help="a step's number or id")],
+    level: Annotated[int | None, typer.Option(help="this level again, instead of the next one")] = None,
 ) -> None:
     """Show the next hint of a step; there are three, from a nudge to nearly the code."""
     from grader.hints import HintLog
@@ -78,12 +82,13 @@ def hint(
     course = _course()
     found = course.find_lab(lab)
     chosen = found.find_step(step)
-    given = HintLog(course.root).next_hint(found, chosen)
+    given = HintLog(course.root).next_hint(found, chosen, level)
     place = f"lab {found.number}, step {chosen.number} ({chosen.title})"
     _say(f"{place}, hint {given.level} of {given.levels}", "bold")
     _say(given.text.strip())
-    if given.level < given.levels:
-        _say(f"for the next one: grader hint {found.number} {chosen.number}", "dim")
+    again = f"grader hint {found.number} {chosen.number}"
+    last = f"that was the last one; to see an earlier one: {again} --level 1"
+    _say(f"for the next one: {again}" if given.level < given.levels else last, "dim")
 
 
 @app.command()

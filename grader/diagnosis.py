@@ -70,13 +70,20 @@ def _signs(size: int) -> Tensor:
 
 
 class SketchBook:
-    """Sketches of all known mistakes of a lab for one seed: (test, place of the check) → mistake → sketch."""
+    """Sketches of a lab's known mistakes for one seed: (test, place of the check) → mistake → sketch.
 
-    def __init__(self, seed: int, entries: Mapping[str, Mapping[str, Sketch]] | None = None):
+    It carries the mistakes' names, so that a course without its solutions can still name them.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        names: Mapping[str, str],
+        entries: Mapping[str, Mapping[str, Sketch]] | None = None,
+    ):
         self.seed = seed
-        self.entries: dict[str, dict[str, Sketch]] = {
-            key: dict(value) for key, value in (entries or {}).items()
-        }
+        self.names = dict(names)
+        self.entries = {key: dict(known) for key, known in (entries or {}).items()}
 
     @staticmethod
     def key(test: str, index: int) -> str:
@@ -95,24 +102,33 @@ class SketchBook:
         return self.match(test, index, sketch(check.actual, check.part), check.allowed)
 
     def dump(self) -> str:
-        """The book as text: stable order, one check a line."""
-        lines = [
-            f"  {json.dumps(key)}: "
-            + json.dumps(
-                {id: [value.form, *value.numbers] for id, value in sorted(self.entries[key].items())}
-            )
-            for key in sorted(self.entries)
-        ]
-        return f'{{"seed": {self.seed}, "checks": {{\n' + ",\n".join(lines) + "\n}}\n"
+        """The book as text: stable order, one mistake or check a line."""
+        names = [f"  {json.dumps(id)}: {json.dumps(self.names[id], ensure_ascii=False)}" for id in self.names]
+        checks = [f"  {json.dumps(key)}: {json.dumps(self._rows(key))}" for key in sorted(self.entries)]
+        return (
+            f'{{"seed": {self.seed}, "names": {{\n'
+            + ",\n".join(names)
+            + '\n}, "checks": {\n'
+            + ",\n".join(checks)
+            + "\n}}\n"
+        )
+
+    def _rows(self, key: str) -> dict[str, list[str | float]]:
+        return {id: [value.form, *value.numbers] for id, value in sorted(self.entries[key].items())}
 
     @classmethod
     def load(cls, path: Path) -> SketchBook | None:
-        """The book in this file; None if there is no such file."""
+        """The book in this file; None if there is no such file, ValueError if it is damaged."""
         if not path.is_file():
             return None
-        data = json.loads(path.read_text(encoding="utf-8"))
-        entries = {
-            key: {id: Sketch(form, tuple(numbers)) for id, (form, *numbers) in known.items()}
-            for key, known in data["checks"].items()
-        }
-        return cls(data["seed"], entries)
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            entries = {
+                key: {id: Sketch(form, tuple(numbers)) for id, (form, *numbers) in known.items()}
+                for key, known in data["checks"].items()
+            }
+            return cls(data["seed"], data["names"], entries)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(
+                f"{path} is damaged; get it back with git, or make it anew: grader generate"
+            ) from None

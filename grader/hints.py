@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.course import Lab, Step
+from grader.course import CourseError, Lab, Step
+from grader.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,15 @@ class HintLog:
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
-    def next_hint(self, lab: Lab, step: Step) -> Hint:
-        """The next level that has not been shown; the last one again after that."""
+    def next_hint(self, lab: Lab, step: Step, level: int | None = None) -> Hint:
+        """The next level that has not been shown (the last one again after that), or the given one."""
         seen = self.seen()
         key = f"{lab.name}/{step.id}"
-        level = min(seen.get(key, 0) + 1, len(step.hints))
+        if level is None:
+            level = min(seen.get(key, 0) + 1, len(step.hints))
+        if not 1 <= level <= len(step.hints):
+            raise CourseError(f"step {step.number} has hints of level 1 to {len(step.hints)}, not {level}")
         self.path.parent.mkdir(exist_ok=True)
-        self.path.write_text(
-            json.dumps({**seen, key: level}, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-        )
+        counts = {**seen, key: max(level, seen.get(key, 0))}
+        write_atomically(self.path, (json.dumps(counts, indent=1, sort_keys=True) + "\n").encode())
         return Hint(level, len(step.hints), step.hints[level - 1])

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from grader.checks import MissingName, one_line
 from grader.course import CourseError, Lab, Mistake
 
 MODULE_NAME = "implementation_under_test"
@@ -17,10 +18,6 @@ MODULE_NAME = "implementation_under_test"
 
 class BrokenImplementation(Exception):
     """The file can't be loaded: one line that says where and why."""
-
-
-class MissingName(AttributeError):
-    """The file loads, but lacks a name that a test uses."""
 
 
 def load(path: Path) -> ModuleType:
@@ -69,7 +66,7 @@ def _compile(path: Path, mtime: int, size: int) -> CodeType:
 
 def describe_error(error: BaseException, path: Path) -> str:
     """An exception in one line, with the line of `path` that it passed last."""
-    said = " ".join(str(error).split())[:200]
+    said = one_line(error)
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     if not frames:

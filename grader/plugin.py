@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 import inspect
 import random
+import sys
 import tempfile
 import traceback
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -20,8 +23,9 @@ import torch
 from grader import checks, verdicts
 from grader.course import CourseError, Lab, find_root, load_lab
 from grader.diagnosis import SketchBook
-from grader.implementations import BrokenImplementation, MissingName, apply_mistake, describe_error, load
+from grader.implementations import BrokenImplementation, apply_mistake, describe_error, load
 from grader.progress import next_line, step_states
+from grader.timing import TimedOut, time_limit
 from grader.verdicts import Verdict
 
 KNOWN_LAB = pytest.StashKey[Lab]()  # the caller's, so that its manifests need not be read again
@@ -32,6 +36,8 @@ LOG = pytest.StashKey[checks.Log]()
 FAILURE = pytest.StashKey[tuple[int, checks.Check]]()  # place of the check that failed in the test, the check
 VERDICTS = pytest.StashKey[dict[str, tuple[Lab, list[Verdict]]]]()  # by lab name, in order
 
+REPLACED_STREAMS: list[tuple[object, object]] = []  # kept: a wrapper that is dropped closes the real stream
+TEST_SECONDS = 60.0  # a test of a lab takes a second at most; after this, the exercise hangs
 MOST_LINES = 8
 MOST_COLUMNS = 90
 
@@ -129,9 +135,16 @@ def _sketches(config: pytest.Config, lab: Lab) -> SketchBook | None:
     """The known mistakes' sketches for this run's inputs: the caller's, else the lab's own (seed 0)."""
     if SKETCHES in config.stash:
         return config.stash[SKETCHES]
-    seed = config.getoption("--seed")
-    book = SketchBook.load(lab.sketches)
-    return book if book is not None and book.seed == seed else None
+    book = _load_sketches(lab.sketches)
+    return book if book is not None and book.seed == config.getoption("--seed") else None
+
+
+@lru_cache(maxsize=16)
+def _load_sketches(path: Path) -> SketchBook | None:
+    try:
+        return SketchBook.load(path)
+    except ValueError:
+        return None  # said once, at the end of the run
 
 
 def _stream(seed: int, test: str) -> int:
@@ -155,19 +168,47 @@ def lab(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     torch.set_num_threads(1)  # the tests' tensors are tiny, and results then don't depend on the machine
     random.seed(stream)
     torch.default_generator.manual_seed(stream)  # `torch.manual_seed` takes 2 ms: it asks every device
-    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    with _global_settings():
+        with _global_settings():  # what the import changes must not reach the test either
+            module = load(item.stash[IMPLEMENTATION])
+        yield module
+
+
+@contextmanager
+def _global_settings() -> Iterator[None]:
+    """Put back what an exercise may change for everybody: torch's defaults, the standard streams."""
+    dtype, grad, streams = torch.get_default_dtype(), torch.is_grad_enabled(), (sys.stdout, sys.stderr)
     try:
-        yield load(item.stash[IMPLEMENTATION])
+        yield
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
+        if (sys.stdout, sys.stderr) != streams:
+            REPLACED_STREAMS.append((sys.stdout, sys.stderr))
+            sys.stdout, sys.stderr = streams
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    with checks.recording() as log:
-        pyfuncitem.stash[LOG] = log
+    if LAB not in pyfuncitem.stash:
         return (yield)
+    with checks.recording() as log, time_limit(TEST_SECONDS):
+        pyfuncitem.stash[LOG] = log
+        try:
+            return (yield)
+        except (KeyboardInterrupt, pytest.exit.Exception) as error:
+            if not _raised_by(error, pyfuncitem.stash[IMPLEMENTATION]):
+                raise  # a person's Ctrl-C
+            raise RuntimeError(
+                f"the exercise raised {type(error).__name__}, which would end the run"
+            ) from None
+
+
+def _raised_by(error: BaseException, path: Path) -> bool:
+    """Whether a line of the exercise raised this itself."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    line = (frames[-1].line or "") if frames else ""
+    return type(error).__name__ in line or "exit(" in line
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -201,6 +242,8 @@ def _verdict(item: pytest.Item, call: pytest.CallInfo[None]) -> Verdict:
         message, mistake = _explain_check(item, error)
         return Verdict(item.name, verdicts.WRONG, message, seconds, mistake)
     path = item.stash[IMPLEMENTATION]
+    if isinstance(error, TimedOut):
+        return Verdict(item.name, verdicts.TIME_OUT, describe_error(error, path), seconds)
     if isinstance(error, NotImplementedError) and _is_to_do(error, path):
         return Verdict(item.name, verdicts.TO_DO, _to_do_line(error), seconds)
     message, mistake = _explain_error(item, error, path)
@@ -216,7 +259,7 @@ def _explain_error(item: pytest.Item, error: BaseException, path: Path) -> tuple
     """What a student needs of an exception: what, where in the file, where in the test."""
     if isinstance(error, BrokenImplementation):
         return str(error), None
-    if isinstance(error, MissingName):
+    if isinstance(error, checks.MissingName):
         return f"{error}; the stub had it (step {_step_number(item)})", None
     if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
         return "the exercise skipped its own test, which counts as not passed", None
@@ -224,10 +267,18 @@ def _explain_error(item: pytest.Item, error: BaseException, path: Path) -> tuple
     test_file = inspect.getfile(item.function) if isinstance(item, pytest.Function) else str(item.path)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == test_file]
     if frames:
-        lines.append(f"  in the test, line {frames[-1].lineno}: {(frames[-1].line or '')[:MOST_COLUMNS]}")
+        lines.append(f"  in the test, line {frames[-1].lineno}: {_shortened(frames[-1].line or '')}")
+    if "NoneType" in lines[0]:
+        lines.append("  is a `return` missing in the exercise?")
+    if isinstance(error, TypeError) and frames and str(path) not in lines[0] and path.name not in lines[0]:
+        lines.append("  the stub's signatures must stay as they were")
     check = checks.Check("", False, 0.0, f"raised {type(error).__name__}")
     index = len(item.stash[LOG].checks) if LOG in item.stash else 0
     return _with_diagnosis(item, lines, index, check)
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= MOST_COLUMNS else line[: MOST_COLUMNS - 1] + "…"
 
 
 def _with_diagnosis(
@@ -238,12 +289,11 @@ def _with_diagnosis(
     item.stash[FAILURE] = (index, check)
     book = _sketches(item.config, lab)
     ids = book.match_check(item.name, index, check) if book else []
-    known = [mistake for mistake in lab.mistakes if mistake.id in ids]
-    if known:
-        lines = [*lines[: MOST_LINES - 2], "  looks like: " + ", or ".join(mistake.name for mistake in known)]
+    if book and ids:
+        lines = [*lines[: MOST_LINES - 2], "  looks like: " + ", or ".join(book.names[id] for id in ids)]
     section = lab.step_of(item.name).section
     lines = [*lines[: MOST_LINES - 1], f"  → README section {section}"]
-    return "\n".join(lines), known[0].id if known else None
+    return "\n".join(lines), ids[0] if ids else None
 
 
 def _is_to_do(error: NotImplementedError, path: Path) -> bool:
@@ -253,7 +303,7 @@ def _is_to_do(error: NotImplementedError, path: Path) -> bool:
 
 
 def _to_do_line(error: NotImplementedError) -> str:
-    text = " ".join(str(error).split())[:160]
+    text = checks.one_line(error)
     return f"to do: {text}" if text else "to do"
 
 
@@ -274,7 +324,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """For each lab: why the file can't be loaded, if so, and one line a step."""
+    """For each lab: one line a step."""
     for lab, results in config.stash[VERDICTS].values():
         name = _implementation_name(config, lab)
         terminalreporter.section(f"lab {lab.number}: {lab.title} ({name}, seed {config.getoption('--seed')})")
@@ -285,9 +335,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(
                 f"  step {state.step.number}  {state.step.title:<34} {state.text:<26} {points}"
             )
-        broken = [report for report in terminalreporter.getreports("broken") if report.verdict in results]
-        for line in sorted({report.verdict.message for report in broken}):
-            terminalreporter.line(f"can't load the file: {line}", red=True, bold=True)
+        try:
+            SketchBook.load(lab.sketches)
+        except ValueError as error:
+            terminalreporter.line(f"no mistake can be named: {error}", yellow=True)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -37,6 +37,9 @@ def test_hints_come_one_level_at_a_time(run: Run) -> None:
         "hint 3 of 3",
     ]
     assert [text.splitlines()[1] for text in shown] == ["a", "b", "c", "c"]
+    assert "that was the last one; to see an earlier one: grader hint 01 1 --level 1" in shown[-1]
+    assert run("hint", "01", "double", "--level", "2").stdout.splitlines()[1] == "b"
+    assert "hint 3 of 3" in run("hint", "01", "double").stdout  # looking back doesn't count
     assert "hint 1 of 3" in run("hint", "1", "2").stdout  # each step counts on its own
 
 
@@ -64,6 +67,13 @@ def test_status_counts_what_passes(run: Run, tmp_path: Path) -> None:
     assert "next: step 2 (Halving): mend test_half[1.0]" in done.stdout
 
 
+def test_status_of_a_broken_exercise_says_why(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "labs" / "01_tiny" / "exercise.py").write_text("def double(:\n")
+    done = run("status")
+    assert "next: the file can't be loaded" in done.stdout
+    assert "exercise.py line 1: invalid syntax" in done.stdout
+
+
 def test_status_of_a_missing_exercise_says_how_to_get_it_back(run: Run, tmp_path: Path) -> None:
     (tmp_path / "labs" / "01_tiny" / "exercise.py").unlink()
     done = run("status")
@@ -76,6 +86,7 @@ def test_status_of_a_missing_exercise_says_how_to_get_it_back(run: Run, tmp_path
     [
         (("hint", "7", "1"), "grader: there is no lab '7'; the labs are 01_tiny"),
         (("hint", "1", "9"), "grader: lab 01 has no step '9'"),
+        (("hint", "1", "1", "--level", "4"), "grader: step 1 has hints of level 1 to 3, not 4"),
         (("status", "7"), "grader: there is no lab '7'"),
         (("verify", "7"), "grader: there is no lab '7'"),
         (("report", "nowhere"), "grader: nowhere/gradebook.sqlite does not exist; grade a class first"),

@@ -44,7 +44,7 @@ def test_the_quantity_of_a_trajectory_belongs_to_the_sketch() -> None:
 
 
 def test_a_book_names_the_mistake_and_survives_its_file(tmp_path: Path) -> None:
-    book = SketchBook(seed=0)
+    book = SketchBook(0, {"halved": "one half", "negative": "a minus – too many"})
     book.add("test_x", 2, "halved", sketch(values() / 2))
     book.add("test_x", 2, "negative", sketch(-values()))
     path = tmp_path / "sketches.json"
@@ -52,6 +52,7 @@ def test_a_book_names_the_mistake_and_survives_its_file(tmp_path: Path) -> None:
     read = SketchBook.load(path)
     assert read is not None
     assert read.seed == 0
+    assert read.names["negative"] == "a minus – too many"
     assert read.match("test_x", 2, sketch(values() / 2), allowed=1e-9) == ["halved"]
     assert read.match("test_x", 2, sketch(values() / 3), allowed=1e-9) == []
     assert read.match("test_x", 1, sketch(values() / 2), allowed=1e-9) == []
@@ -59,7 +60,7 @@ def test_a_book_names_the_mistake_and_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_a_value_that_fits_too_many_mistakes_names_none() -> None:
-    book = SketchBook(seed=0)
+    book = SketchBook(0, {})
     for id in ("a", "b", "c"):
         book.add("test_x", 0, id, sketch(True))
     assert book.match("test_x", 0, sketch(True), allowed=0.0) == []
@@ -72,3 +73,13 @@ def test_no_file_is_no_book(tmp_path: Path) -> None:
 def test_a_sketch_reveals_few_numbers() -> None:
     assert len(sketch(torch.randn(1000)).numbers) == 8
     assert sketch(torch.empty(0)) == Sketch("float32(0,)")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"seed": 0}', '{"seed": 0, "names": {}, "checks": {"a": 1}}']
+)
+def test_a_damaged_book_says_how_to_mend_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "sketches.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="is damaged; get it back"):
+        SketchBook.load(path)

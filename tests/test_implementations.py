@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from grader.checks import MissingName
 from grader.course import CourseError, Mistake
 from grader.implementations import (
     BrokenImplementation,
-    MissingName,
     apply_mistake,
     load,
     make_stub,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from grader import plugin
+from grader.diagnosis import SketchBook, sketch
 from tests.tiny_course import SOLUTION, Run, make_course
 
 LAB = "labs/01_tiny"
@@ -67,8 +70,86 @@ def test_a_broken_file_is_said_once(run_pytest: Run, exercise: Path, source: str
     exercise.write_text(source)
     done = run_pytest(LAB)
     assert done.returncode == 1
-    assert done.stdout.count(said) == 1
+    assert done.stdout.count(said) == 1  # in the last line
     assert "4 broken" in done.stdout
+
+
+def test_a_broken_file_is_the_next_thing_to_mend(run_pytest: Run, exercise: Path) -> None:
+    exercise.write_text("def double(:\n")
+    last = run_pytest(LAB).stdout.strip().splitlines()[-1]
+    assert last.startswith("next: the file can't be loaded")
+    assert last.endswith("mend exercise.py line 1: invalid syntax: def double(:")
+
+
+def test_a_known_mistake_is_named_without_the_solutions(run_pytest: Run, exercise: Path) -> None:
+    exercise.write_text(SOLUTION.replace("x / 2", "x / 4"))
+    lab = exercise.parent
+    book = SketchBook(0, {"quartered": "a quarter in place of a half"})
+    book.add("test_half[3.0]", 0, "quartered", sketch(0.75))
+    (lab / "sketches.json").write_text(book.dump(), encoding="utf-8")
+    shutil.rmtree(lab.parents[1] / "solutions")
+    assert "looks like: a quarter in place of a half" in run_pytest(LAB).stdout
+    assert "looks like" not in run_pytest(LAB, "--seed", "1").stdout  # other inputs, other values
+
+
+def test_damaged_sketches_cost_the_names_only(run_pytest: Run, exercise: Path) -> None:
+    exercise.write_text(SOLUTION.replace("x / 2", "x / 4"))
+    (exercise.parent / "sketches.json").write_text("{")
+    done = run_pytest(LAB)
+    assert "2 failed, 2 passed" in done.stdout
+
+
+def test_an_endless_loop_ends_with_a_line_that_says_where(
+    run_pytest: Run, exercise: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "TEST_SECONDS", 0.3)
+    exercise.write_text(SOLUTION.replace("return x / 2", "while True:\n        x += 1"))
+    done = run_pytest(LAB)
+    assert "2 failed, 2 passed" in done.stdout
+    assert "TimedOut: still running after 0.3 s, stopped here" in done.stdout
+    assert "exercise.py line" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "raise KeyboardInterrupt",
+        "import pytest; pytest.exit('all is well')",
+        "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})",
+        "raise type('E', (Exception,), {'__str__': lambda self: 3})",
+        "raise ValueError('x' * 10**6)",
+    ],
+)
+def test_an_exception_made_to_disturb_is_an_ordinary_error(
+    run_pytest: Run, exercise: Path, statement: str
+) -> None:
+    exercise.write_text(SOLUTION.replace("return x / 2", statement))
+    done = run_pytest(LAB)
+    assert done.returncode == 1
+    assert "2 failed, 2 passed" in done.stdout
+    assert len(done.stdout) < 10_000
+
+
+def test_streams_that_an_exercise_replaces_are_put_back(run_pytest: Run, exercise: Path) -> None:
+    """A habit from Windows; a dropped wrapper would close the stream for every later test."""
+    wrap = "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')\n"
+    exercise.write_text(wrap + SOLUTION)
+    done = run_pytest(LAB)
+    assert "4 passed" in done.stdout
+
+
+def test_a_function_that_returns_nothing_is_suspected(run_pytest: Run, exercise: Path) -> None:
+    exercise.write_text(SOLUTION.replace("return x / 2", "x / 2"))
+    assert "half: not the expected value\n  is None, expected a float" in run_pytest(LAB).stdout
+
+
+def test_what_another_step_lacks_is_named(run_pytest: Run, exercise: Path) -> None:
+    stub = 'raise NotImplementedError("lab 01, step 1: double (README section 1)")'
+    exercise.write_text(
+        SOLUTION.replace("return x + x", stub).replace("x / 2", "double(x) / 4 if x > 2 else x / 2")
+    )
+    last = run_pytest(LAB, "--step", "2").stdout.strip().splitlines()[-1]
+    assert last.startswith("next: step 2 (Halving): write double (step 1); see")
 
 
 def test_a_missing_name_leaves_the_other_steps_running(run_pytest: Run, exercise: Path) -> None:
@@ -136,5 +217,6 @@ def test_a_path_is_judged_like_the_exercise(run_pytest: Run, tmp_path: Path) -> 
 
 def test_global_settings_of_an_exercise_end_with_its_test(run_pytest: Run, exercise: Path) -> None:
     """An exercise that changes torch's defaults must not change what the next test computes."""
-    exercise.write_text("import torch\ntorch.set_default_dtype(torch.float16)\n" + SOLUTION)
+    settings = "torch.set_default_dtype(torch.float16)\ntorch.set_grad_enabled(False)\n"
+    exercise.write_text("import torch\n" + settings + SOLUTION)
     assert run_pytest(LAB).returncode == 0

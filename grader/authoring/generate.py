@@ -34,7 +34,7 @@ def generate_curriculum(course: Course, measurements: Measurements) -> dict[Path
 
 def generate_sketches(lab: Lab) -> str:
     """The lab's committed sketches."""
-    return sketch_mistakes(try_mistakes(lab, PRACTICE_SEED), PRACTICE_SEED).dump()
+    return sketch_mistakes(lab, try_mistakes(lab, PRACTICE_SEED), PRACTICE_SEED).dump()
 
 
 def write_files(lab: Lab | None, files: Mapping[Path, str]) -> list[Path]:

@@ -106,9 +106,9 @@ def run_checks(lab: Lab, path: Path, seed: int) -> list[Judged]:
     return runs
 
 
-def sketch_mistakes(trials: Iterable[Trial], seed: int) -> SketchBook:
+def sketch_mistakes(lab: Lab, trials: Iterable[Trial], seed: int) -> SketchBook:
     """The sketch of each mistake's wrong value, at the check that rejects it in each test."""
-    book = SketchBook(seed)
+    book = SketchBook(seed, {mistake.id: mistake.name for mistake in lab.mistakes})
     for trial in trials:
         for run in trial.failures:
             if run.failure is not None:

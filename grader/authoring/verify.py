@@ -34,7 +34,7 @@ class Verification:
     tests: list[str] = field(default_factory=list)
     solution_ratio: float = 0.0  # the solution's largest error, as a share of what was allowed
     trials: list[Trial] = field(default_factory=list)
-    sketches: SketchBook = field(default_factory=lambda: SketchBook(PRACTICE_SEED))
+    sketches: SketchBook = field(default_factory=lambda: SketchBook(PRACTICE_SEED, {}))
 
 
 def verify_lab(
@@ -65,7 +65,7 @@ def verify_lab(
     found.trials = try_mistakes(
         lab, PRACTICE_SEED, applying, lambda trial: on_progress(f"mistake {trial.mistake.id}")
     )
-    found.sketches = sketch_mistakes(found.trials, PRACTICE_SEED)
+    found.sketches = sketch_mistakes(lab, found.trials, PRACTICE_SEED)
     found.problems += _trial_problems(found.trials, solution_runs[PRACTICE_SEED])
     found.problems += _sketch_problems(lab, found.sketches)
     return found
@@ -183,9 +183,9 @@ def _sketch_problems(lab: Lab, made: SketchBook) -> Iterator[str]:
     stale = f"{lab.sketches} is stale; run: grader generate"
     try:
         kept = SketchBook.load(lab.sketches)
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         kept = None
-    if kept is None or kept.entries.keys() != made.entries.keys():
+    if kept is None or kept.names != made.names or kept.entries.keys() != made.entries.keys():
         yield stale
         return
     for key, known in made.entries.items():
