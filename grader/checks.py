@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -98,14 +98,16 @@ def assert_same_trajectory(
     wanted = expected()
     if len(actual) != len(wanted):
         raise ValueError(f"{what}: {len(actual)} steps against {len(wanted)} of the oracle")
-    worst = 0.0
+    worst, first = 0.0, None
     for number, (ours, theirs) in enumerate(zip(actual, wanted, strict=True), start=1):
         for name, value in theirs.items():
-            part = f"step {number}, {name}"
-            comparison = _compare(ours[name], value, atol, rtol, what, part)
-            if not comparison.check.passed:
-                _judge(comparison, f"{what}: first differs at step {number} of {len(wanted)}, in the {name}")
+            comparison = _compare(ours[name], value, atol, rtol, what, f"step {number}, {name}")
             worst = max(worst, comparison.check.ratio)
+            if first is None and not comparison.check.passed:
+                first = comparison, f"{what}: first differs at step {number} of {len(wanted)}, in the {name}"
+    if first is not None:
+        comparison, headline = first
+        _judge(_Comparison(replace(comparison.check, ratio=worst), comparison.details), headline)
     last = _compare(_last(actual), _last(wanted), atol, rtol, what).check
     _log.checks.append(Check(what, True, worst, last.actual, last.expected, last.allowed))
 
@@ -116,7 +118,7 @@ def assert_within(actual: Tensor | float, low: float, high: float, *, what: str)
     if isinstance(actual, Tensor) and actual.numel() != 1:
         line = f"{what}: has shape {tuple(actual.shape)}, expected one number"
         _judge(_Comparison(Check(what, False, math.inf, actual, interval=True), []), line)
-    value = float(actual)
+    value = float(actual.detach() if isinstance(actual, Tensor) else actual)
     centre, half = (low + high) / 2, (high - low) / 2
     ratio = abs(value - centre) / half if half and math.isfinite(value) else math.inf
     check = Check(what, low <= value <= high, ratio, value, None, half, interval=True)

@@ -49,7 +49,7 @@ def main() -> None:
 
 @app.command()
 def status(lab: LabArgument = None) -> None:
-    """Show how far your exercises are, and the next thing to do."""
+    """Show how far your exercises are."""
     from grader.implementations import written_names
     from grader.progress import next_line, step_states
     from grader.running import run_tests
@@ -76,7 +76,10 @@ def hint(
     step: Annotated[str, typer.Argument(help="a step's number or id")],
     level: Annotated[int | None, typer.Option(help="this level again, instead of the next one")] = None,
 ) -> None:
-    """Show the next hint of a step; there are three, from a nudge to nearly the code."""
+    """Show the next hint of a step.
+
+    There are three, from a nudge to nearly the code.
+    """
     from grader.hints import HintLog
 
     course = _course()
@@ -101,7 +104,10 @@ def grade(
     ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="submissions at the same time")] = 1,
 ) -> None:
-    """Grade one submission or a class: gradebook, table, CSV and HTML report in one go."""
+    """Grade one submission or a class.
+
+    Writes the gradebook, a CSV, JSON Lines and an HTML report, and shows a table.
+    """
     from grader.gradebook import Gradebook
     from grader.grading import GRADEBOOK
     from grader.grading import grade as grade_class
@@ -126,7 +132,7 @@ def grade(
 
 @app.command()
 def report(out: Annotated[Path, typer.Argument(help="the folder that `grader grade --out` wrote")]) -> None:
-    """Write the reports of a graded class again, from its gradebook."""
+    """Write a class's reports again."""
     from grader.gradebook import Gradebook
     from grader.grading import GRADEBOOK
 
@@ -143,7 +149,10 @@ def verify(
     lab: LabArgument = None,
     report: Annotated[Path | None, typer.Option(help="write the table of mistakes and tests as HTML")] = None,
 ) -> None:
-    """Check the labs: nothing stale, the solution passes, every known mistake is rejected."""
+    """Check that the labs are sound.
+
+    Nothing generated is stale, the solution passes, every known mistake is rejected.
+    """
     from grader.authoring.kill_table import kill_page
     from grader.authoring.pages import Measurements
     from grader.authoring.verify import verify_curriculum, verify_lab
@@ -170,7 +179,10 @@ def verify(
 
 @app.command()
 def generate(lab: LabArgument = None) -> None:
-    """Write all that is generated: stubs, pages' tables and numbers, notebooks, sketches."""
+    """Write all that is generated.
+
+    Stubs, the pages' tables and numbers, notebooks, sketches.
+    """
     from grader.authoring.generate import generate_curriculum, generate_lab, generate_sketches, write_files
     from grader.authoring.pages import Measurements
 
