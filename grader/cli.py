@@ -128,6 +128,8 @@ def grade(
     with Gradebook(out / GRADEBOOK) as gradebook:
         everyone = gradebook.results()  # also those of earlier runs, when only a part of the class came now
     _report(course, everyone, outcome.results, out, outcome.seed)
+    for note in outcome.notes:
+        _say(note, "yellow")
 
 
 @app.command()

@@ -68,6 +68,8 @@ class Gradebook:
         self.path = path
         if not create and not path.is_file():
             raise GradebookError(f"{path}: there is no gradebook here; make one with `grader grade`")
+        if not create and path.stat().st_size == 0:
+            raise GradebookError(f"{path}: the gradebook is an empty file: move it away and grade again")
         with self._one_line():
             self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
@@ -93,12 +95,25 @@ class Gradebook:
         """Return the seed of this class, or None while none is stored."""
         with self._one_line():
             row = self._db.execute("SELECT value FROM settings WHERE name = 'class_seed'").fetchone()
-        return None if row is None else int(row[0])
+        try:
+            return None if row is None else int(row[0])
+        except ValueError:
+            raise GradebookError(
+                f"{self.path}: the class seed in it is not a number ({str(row[0])[:40]!r}): "
+                "set it anew with --class-seed"
+            ) from None
 
     def set_class_seed(self, seed: int) -> None:
         """Store the seed with which this class is graded from now on."""
         with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO settings VALUES ('class_seed', ?)", (str(seed),))
+
+    def agree_on_seed(self, seed: int) -> int:
+        """Store `seed` unless a seed is there; return the one that counts, the same for all who ask."""
+        with self._transaction():
+            self._db.execute("INSERT OR IGNORE INTO settings VALUES ('class_seed', ?)", (str(seed),))
+        stored = self.class_seed()
+        return seed if stored is None else stored
 
     def attempt(self, key: str) -> Judgement | None:
         """Return the stored attempt with this key, or None when it must be run.
@@ -152,6 +167,11 @@ class Gradebook:
                     for step in result.steps
                 ],
             )
+
+    def students(self) -> set[tuple[str, str]]:
+        """Return the student and lab of every mark."""
+        with self._one_line():
+            return set(self._db.execute("SELECT student, lab FROM marks"))
 
     def results(self) -> list[Result]:
         """Return all marks in the gradebook, by student and lab."""

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import platform
 import secrets
+import signal
 import tempfile
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import FrameType
 
 import grader
 from grader.course import Course, CourseError, Lab
+from grader.files import scratch_folder, sweep_scratch
 from grader.gradebook import Gradebook, attempt_key
 from grader.intake import Submission, find_submissions
 from grader.marking import Result, mark
+from grader.process import one_line
 from grader.verdicts import GRADER_ERROR, MISSING, Verdict
 from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
 
@@ -45,6 +49,7 @@ class Outcome:
 
     results: list[Result]
     seed: int
+    notes: tuple[str, ...] = ()  # lines about what lies in the class, or in the gradebook, beside them
 
 
 OnProgress = Callable[[Progress], None]
@@ -66,28 +71,60 @@ def grade(
     that is drawn. Only what changed since the last run is run; equal submissions are run once. When the
     grader itself fails on a submission, the verdict says so and the next run tries again.
     Raises CourseError if there is nothing to grade; KeyboardInterrupt ends it, and what is finished stays.
+    SIGTERM and SIGHUP raise it as Ctrl-C does, when this runs in the main thread.
     """
-    submissions = find_submissions(path, course, lab)
+    found = find_submissions(path, course, lab, out=out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CourseError(
             f"{out}: can't write the results there ({error.strerror}); choose another --out"
         ) from None
-    with Gradebook(out / GRADEBOOK) as gradebook, tempfile.TemporaryDirectory(prefix="grader-") as scratch:
+    sweep_scratch()
+    with _tidy_end(), Gradebook(out / GRADEBOOK) as gradebook, scratch_folder() as scratch:
         seed = _class_seed(gradebook, class_seed)
         run = _Run(course, gradebook, seed, limits or Limits(), Path(scratch))
-        return Outcome(run.grade_all(submissions, jobs, on_progress or (lambda _: None)), seed)
+        results = run.grade_all(found.submissions, jobs, on_progress or (lambda _: None))
+        return Outcome(results, seed, (*found.notes, *_others(gradebook, results)))
 
 
 def _class_seed(gradebook: Gradebook, given: int | None) -> int:
-    stored = gradebook.class_seed()
-    seed = given if given is not None else stored
-    if seed is None:
-        seed = secrets.randbits(SEED_BITS)
-    if seed != stored:
-        gradebook.set_class_seed(seed)
-    return seed
+    if given is None:
+        return gradebook.agree_on_seed(secrets.randbits(SEED_BITS))
+    gradebook.set_class_seed(given)
+    return given
+
+
+def _others(gradebook: Gradebook, results: list[Result]) -> list[str]:
+    """A line on the students of the gradebook who are not in this class, if it is one."""
+    here, labs = {result.student for result in results}, {result.lab for result in results}
+    others = {student for student, lab in gradebook.students() if lab in labs} - here
+    if len(here) < 2 or not others:
+        return []
+    return [f"also in the gradebook, not in this class: {', '.join(sorted(others))}"]
+
+
+@contextmanager
+def _tidy_end() -> Iterator[None]:
+    """Let the signals that end a process, or close its terminal, end a run as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # One that somebody handles, or ignores as nohup does, stays as it is.
+    before = {number: signal.getsignal(number) for number in numbers}
+    ours = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    try:
+        for number in ours:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def versions() -> dict[str, str]:
@@ -154,7 +191,7 @@ class _Run:
         return attempt_key(submission.source, test_set, self._seed, self._versions)
 
     def _mark(self, submission: Submission, judgement: Judgement) -> Result:
-        message = "; ".join(filter(None, [submission.message, judgement.message]))
+        message = one_line("; ".join(filter(None, [submission.message, judgement.message])))
         return mark(
             submission.student,
             self._labs[submission.lab],
@@ -206,7 +243,7 @@ class _Run:
         except Stopped:
             raise
         except Exception as error:  # one submission's trouble must not cost the class
-            message = f"the grader could not run this submission ({type(error).__name__}: {error})"
+            message = one_line(f"the grader could not run this submission ({type(error).__name__}: {error})")
             return Judgement(tuple(Verdict(test, GRADER_ERROR, message) for test in tests), message)
 
 

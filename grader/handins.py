@@ -42,7 +42,10 @@ class HandIn:
         most = {".zip": ARCHIVE_BYTES, ".ipynb": NOTEBOOK_BYTES}.get(self.suffix, SOURCE_BYTES)
         data = self.fetch(most + 1)
         if len(data) > most:
-            raise FileRefused(f"{self.label} is larger than {most >> 20} MiB, which is the most that is read")
+            hint = "; clear its outputs and save it again" if self.suffix == ".ipynb" else ""
+            raise FileRefused(
+                f"{self.label} is larger than {most >> 20} MiB, which is the most that is read{hint}"
+            )
         return data
 
 

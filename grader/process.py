@@ -1,8 +1,11 @@
-"""A child process that talks on a private channel, and whose every end leaves nothing behind.
+"""A child process that talks on a private channel, and whose every end takes its session with it.
 
 Events come as lines of JSON on the pipe that was the child's stdout; what it prints, from Python or C, goes
 to another pipe, is read at once and kept up to a bound. The process has a session of its own, which is
 killed as a whole.
+
+A process that a submission starts in yet another session is not found, and survives until the jail of the
+next version.
 """
 
 from __future__ import annotations
@@ -14,15 +17,16 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from grader.files import scratch_folder
+
 OUTPUT_BYTES = 64 * 1024  # of what a process prints, this much is kept
 EVENT_BYTES = 64 * 1024  # a longer line on the channel is not ours
-MESSAGE_LINES, MESSAGE_CHARS = 8, 2000
+MESSAGE_LINES, MESSAGE_CHARS = 8, 200  # most lines of a message, most characters of a line
 TICK = 0.05  # how often the reader of a full queue looks whether it is still wanted
 
 # Only these reach the child: whatever else is set here may be a secret, or change what a test sees.
@@ -53,7 +57,7 @@ class Process:
         self._thrown_away = 0
         self._stopping = False
         self._exit_status: int | None = None
-        self._scratch = tempfile.TemporaryDirectory(prefix="grader-", ignore_cleanup_errors=True)
+        self._scratch = scratch_folder()
         root = str(Path(__file__).resolve().parents[1])
         try:
             self._popen = subprocess.Popen(
@@ -211,8 +215,17 @@ def clean(text: object) -> str:
     if not isinstance(text, str):
         return ""
     whole = text.encode("utf-8", "replace").decode()
-    lines = whole.splitlines()[:MESSAGE_LINES]
-    return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)[:MESSAGE_CHARS]
+    return "\n".join(map(_clean_line, whole.splitlines()[:MESSAGE_LINES]))
+
+
+def one_line(text: object, most: int = MESSAGE_CHARS) -> str:
+    """A message as one bounded line."""
+    return _clean_line(" ".join(str(text).split()), most)
+
+
+def _clean_line(line: str, most: int = MESSAGE_CHARS) -> str:
+    cut = line if len(line) <= most else line[: most - 1] + "…"
+    return "".join(c if c.isprintable() else " " for c in cut.encode("utf-8", "replace").decode())
 
 
 def open_channel() -> tuple[dict[str, Any], Send]:

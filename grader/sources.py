@@ -19,6 +19,11 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16", "is UTF-16"),
     (codecs.BOM_UTF16_BE, "utf-16", "is UTF-16"),
 )
+OTHER_KINDS = (
+    (b"PK\x03\x04", "a zip archive or an office document"),
+    (b"%PDF", "a PDF"),
+    (b"\x1f\x8b", "a packed archive"),
+)
 CODING = re.compile(r"^([ \t\f]*#.*?coding[:=][ \t]*)([-\w.]+)")
 # A cell whose first line is one of these is Python all the same; any other %%magic makes it something else.
 PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%python", "%%python3", "%%prun")
@@ -31,6 +36,11 @@ def read_source(file: HandIn) -> tuple[str, list[str]]:
     What can't be read as text, or as a notebook, is FileRefused with one line.
     """
     data = file.read()
+    for start, kind in OTHER_KINDS:
+        if data.startswith(start) and file.suffix != ".zip":
+            raise FileRefused(
+                f"{file.label} is {kind}, whatever its name says: hand in the file with the code"
+            )
     text, notes = _decode(file.label, data)
     if file.suffix == ".ipynb":
         text, more = _notebook_source(file.label, text)
@@ -38,16 +48,22 @@ def read_source(file: HandIn) -> tuple[str, list[str]]:
     if len(text) > SOURCE_BYTES:
         raise FileRefused(f"{file.label} holds more than {SOURCE_BYTES >> 20} MiB of code; refused")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
-        raise FileRefused(f"{file.label} is not a text file (it holds bytes that are no characters)")
+        raise FileRefused(_not_text(file.label))
+    if not text.strip():
+        notes.append("it has no code" if file.suffix == ".ipynb" else "it is empty")
     return text, notes
+
+
+def _not_text(label: str) -> str:
+    return f"{label} is not a text file (it holds bytes that are no characters)"
 
 
 def _decode(label: str, data: bytes) -> tuple[str, list[str]]:
     encoding, notes = _encoding(data)
     try:
         text = data.decode(encoding)
-    except (UnicodeError, LookupError) as error:
-        raise FileRefused(f"{label} can't be read as text ({error})") from None
+    except (UnicodeError, LookupError):
+        raise FileRefused(_not_text(label)) from None
     text = text.removeprefix("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -86,6 +102,8 @@ def _declare_utf8(text: str) -> tuple[str, str]:
 
 def _notebook_source(label: str, text: str) -> tuple[str, list[str]]:
     """Join a notebook's code cells; what only a notebook understands is dropped, and counted in a note."""
+    if not text.strip():
+        raise FileRefused(f"{label} is empty")
     try:
         cells = _code_cells(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

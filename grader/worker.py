@@ -2,7 +2,8 @@
 
 The child process starts isolated, in an empty folder, with the tests and the configuration of the course
 alone. It reports each test on a private channel; what the submission prints goes elsewhere and is capped.
-A test that hangs or ends its process is lost, and the remaining tests run in a fresh process.
+A test that hangs or ends its process is lost, and the remaining tests run in a fresh process: those of
+other steps first, so that one function without an end costs its own step.
 
 The comparison still happens in the process that runs the student's code, so a submission that sets out to
 forge its verdicts can: this module keeps accidents apart from each other, not attacks.
@@ -10,19 +11,26 @@ forge its verdicts can: this module keeps accidents apart from each other, not a
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grader.course import Lab, load_lab
-from grader.process import MESSAGE_LINES, OUTPUT_BYTES, TICK, Process, Send, clean, open_channel
+from grader.course import Lab
+from grader.process import (
+    MESSAGE_CHARS,
+    MESSAGE_LINES,
+    OUTPUT_BYTES,
+    TICK,
+    Process,
+    clean,
+    one_line,
+)
 from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, VERDICTS, WRONG, Verdict
 
+CHILD = "grader.child"  # the module of the other side
 NAMED = "  looks like: "  # how the line begins that names a mistake
 MOST_ENDS = 3  # processes that a submission may hang or end before its remaining tests are given up
 
@@ -69,10 +77,10 @@ def judge(
     The lab's sketches name known mistakes; if they are of another seed, a test that failed is run again on
     the inputs of that seed, which changes no verdict.
     Whatever the file does (hang, exit, crash, flood) ends in verdicts and a message, never in an exception;
-    no process of it is left. Only `stop` ends a judgement early, with `Stopped`.
+    no process of its session is left (one that leaves the session survives until the jail of the next
+    version). Only `stop` ends a judgement early, with `Stopped`.
     """
-    job = {**_lab_job(lab), "exercise": str(exercise.resolve()), "seed": seed}
-    return _Attempt(job, limits, tests, stop or threading.Event()).run()
+    return _Attempt(lab, exercise.resolve(), seed, limits, tests, stop or threading.Event()).run()
 
 
 def planned_tests(lab: Lab, limits: Limits) -> list[str]:
@@ -80,7 +88,7 @@ def planned_tests(lab: Lab, limits: Limits) -> list[str]:
 
     Raises RuntimeError with one line when the tests can't be collected.
     """
-    with Process(__name__, {**_lab_job(lab), "collect": True}) as process:
+    with Process(CHILD, {**_lab_job(lab), "collect": True}) as process:
         deadline = time.monotonic() + limits.start_seconds
         reason = f"no answer within {limits.start_seconds:g} s"
         while time.monotonic() < deadline:
@@ -88,7 +96,7 @@ def planned_tests(lab: Lab, limits: Limits) -> list[str]:
             if event is not None and event.get("event") == "tests":
                 return [str(test) for test in event["tests"]]
             if event is not None and event.get("event") == "fault":
-                reason = str(event.get("message"))
+                reason = one_line(event.get("message"), 2 * MESSAGE_CHARS)
                 break
             if event is None and process.is_over():
                 reason = process.last_line() or process.how_it_ended()
@@ -113,9 +121,13 @@ class _End:
 class _Attempt:
     """One submission on its way through as many processes as it needs."""
 
-    def __init__(self, job: dict[str, Any], limits: Limits, tests: Sequence[str], stop: threading.Event):
-        self._job, self._limits, self._tests, self._stop = job, limits, tests, stop
+    def __init__(
+        self, lab: Lab, exercise: Path, seed: int, limits: Limits, tests: Sequence[str], stop: threading.Event
+    ):
+        self._lab, self._exercise, self._seed = lab, exercise, seed
+        self._limits, self._tests, self._stop = limits, tests, stop
         self._verdicts: dict[str, Verdict] = {}
+        self._ended_steps: set[int] = set()  # steps with a test that hung or ended its process
         self._time_left = limits.total_seconds
         self._import_seconds = 0.0
         self._output = ""
@@ -152,6 +164,7 @@ class _Attempt:
                 self._decide_rest(end.verdict, end.message)
                 return end.message
             self._decide(Verdict(end.test, end.verdict, end.message, end.seconds))
+            self._ended_steps.add(self._step(end.test))
             if self._time_left <= 0:
                 reason = self._used_up()
                 self._decide_rest(TIME_OUT, f"not run: {reason}")
@@ -164,6 +177,16 @@ class _Attempt:
     def _pending(self) -> list[str]:
         return [test for test in self._tests if test not in self._verdicts]
 
+    def _groups(self) -> list[list[str]]:
+        """The pending tests in the order to run them: those of steps that hung or ended a process last."""
+        pending = self._pending()
+        last = [test for test in pending if self._step(test) in self._ended_steps]
+        first = [test for test in pending if test not in last]
+        return [group for group in (first, last) if group]
+
+    def _step(self, test: str) -> int:
+        return self._lab.step_of(test).number
+
     def _decide(self, verdict: Verdict) -> None:
         self._verdicts.setdefault(verdict.test, verdict)
 
@@ -174,7 +197,8 @@ class _Attempt:
     def _run_process(self) -> _End | None:
         """Run the pending tests in one process; None if it went through all that it was given."""
         self._begin_process()
-        with Process(__name__, {**self._job, "tests": self._pending()}) as process:
+        job = {"exercise": str(self._exercise), "seed": self._seed, "groups": self._groups()}
+        with Process(CHILD, {**_lab_job(self._lab), **job}) as process:
             try:
                 return self._follow(process)
             finally:
@@ -193,12 +217,13 @@ class _Attempt:
                 return None  # all is decided; only a name is missing
             if over:
                 return self._lost(process)
-            if kind in ("end", "fault") and self._current is not None:
-                return self._end_of_test(CRASHED, "the test ended the whole test run")
+            if event is not None and kind in ("end", "fault") and self._current is not None:
+                why = f" ({self._text(event['message'])})" if event.get("message") else ""
+                return self._end_of_test(CRASHED, one_line(f"the test ended the whole test run{why}"))
             if kind == "end":
                 return None
             if event is not None and kind == "fault":
-                return _End(GRADER_ERROR, f"the grader failed: {clean(event.get('message'))}")
+                return self._fault(self._text(event.get("message")))
             if event is not None:
                 self._take_in(event)
             late = self._late()
@@ -227,12 +252,32 @@ class _Attempt:
                 Verdict(
                     test,
                     str(event["verdict"]),
-                    clean(event.get("message")),
+                    self._text(event.get("message")),
                     float(seconds) if isinstance(seconds, int | float) else 0.0,
                     mistake if isinstance(mistake, str) else None,
                 )
             )
             self._current, self._since = None, now
+
+    def _text(self, message: object) -> str:
+        """A message of the process, without the place where the grader had put the file."""
+        if not isinstance(message, str):
+            return ""
+        named = message.replace(str(self._exercise), self._exercise.name)
+        return clean(named.replace(str(self._exercise.parent), "its folder"))
+
+    def _fault(self, message: str) -> _End:
+        """The end of a process whose Python could not go on, outside a test."""
+        what = one_line(message)
+        if self._phase == "import":
+            return _End(CRASHED, one_line(f"no test was run: the file stops Python itself ({what})"))
+        if self._phase == "start":
+            return _End(GRADER_ERROR, one_line(f"the grader failed: {what}"))
+        try:
+            planned_tests(self._lab, self._limits)  # is it the lab?
+        except RuntimeError as error:
+            return _End(GRADER_ERROR, one_line(f"the grader failed: {error}"))
+        return _End(CRASHED, one_line(f"the file leaves Python unable to run tests ({what})"))
 
     def _name(self, event: dict[str, Any]) -> None:
         """Add the name of a known mistake to the verdict of a test that failed."""
@@ -281,56 +326,3 @@ class _Attempt:
     def _end_of_test(self, verdict: str, message: str) -> _End:
         where = message if self._current is not None else f"{message}, between two tests"
         return _End(verdict, where, self._current, time.monotonic() - self._since)
-
-
-def child() -> None:
-    """The other side: read one job, run its tests on the exercise, report each event as a line of JSON."""
-    job, send = open_channel()
-    try:
-        lab = load_lab(Path(job["lab"]), Path(job["solutions"]))
-        if job.get("collect"):
-            from grader import running
-
-            send("tests", tests=running.collect_tests(lab))
-        else:
-            _run_job(lab, job, send)
-    except Exception as error:
-        send("fault", message=f"{type(error).__name__}: {error}")
-    os._exit(0)
-
-
-def _run_job(lab: Lab, job: dict[str, Any], send: Send) -> None:
-    # These import torch: not at the top, so that the parent stays small.
-    import torch
-
-    from grader import implementations, running
-    from grader.diagnosis import SketchBook
-
-    exercise = Path(job["exercise"])
-    book = SketchBook.load(lab.sketches)
-    direct = book if book is not None and book.seed == job["seed"] else None
-    send("ready")
-    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    # Every test loads the file itself; once beforehand, it shows whether the import alone hangs or ends.
-    with contextlib.suppress(implementations.BrokenImplementation, NotImplementedError):
-        implementations.load(exercise)
-    torch.set_default_dtype(dtype)
-    torch.set_grad_enabled(grad)
-    send("imported")
-    verdicts = running.run_tests(
-        lab,
-        exercise,
-        job["seed"],
-        job["tests"],
-        sketches=direct,
-        on_start=lambda test: send("start", test=test),
-        on_verdict=lambda verdict: send("verdict", **asdict(verdict)),
-    )
-    failed = [verdict.test for verdict in verdicts if verdict.verdict in (WRONG, ERROR)]
-    if book is not None and direct is None and failed:
-        # The sketches are of other inputs: what failed is run once more on those, for the name alone.
-        send("naming")
-        for verdict in running.run_tests(lab, exercise, book.seed, failed, sketches=book):
-            if verdict.mistake is not None:
-                send("named", test=verdict.test, mistake=verdict.mistake, message=verdict.message)
-    send("end")

@@ -156,3 +156,34 @@ def test_a_missing_gradebook_is_only_made_when_asked_for(path: Path) -> None:
     with pytest.raises(GradebookError, match="grader grade"):
         Gradebook(path, create=False)
     assert not path.exists()
+
+
+def test_two_that_draw_a_seed_agree_on_one(path: Path) -> None:
+    with Gradebook(path) as first, Gradebook(path) as second:
+        assert first.class_seed() is second.class_seed() is None
+        assert first.agree_on_seed(1) == second.agree_on_seed(2) == first.agree_on_seed(3) == 1
+
+
+def test_a_seed_that_is_no_number_is_one_clear_line(path: Path) -> None:
+    fill(path)
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE settings SET value = 'seven'")
+    raw.close()
+    with Gradebook(path) as gradebook:
+        with pytest.raises(GradebookError, match=r"'seven'.*--class-seed"):
+            gradebook.class_seed()
+        gradebook.set_class_seed(7)
+        assert gradebook.class_seed() == 7
+
+
+def test_an_empty_file_is_no_gradebook_to_report(path: Path) -> None:
+    path.touch()
+    with pytest.raises(GradebookError, match="empty file"):
+        Gradebook(path, create=False)
+    assert path.stat().st_size == 0
+
+
+def test_who_has_marks_is_known_without_their_verdicts(path: Path) -> None:
+    fill(path)
+    with Gradebook(path) as gradebook:
+        assert gradebook.students() == {("anna", "01_tiny")}

@@ -15,6 +15,7 @@ import pytest
 
 from grader import grading
 from grader.course import Course, CourseError, Lab
+from grader.files import sweep_scratch
 from grader.gradebook import Gradebook
 from grader.grading import GRADEBOOK, Outcome, Progress, grade
 from grader.verdicts import GRADER_ERROR, PASS, Verdict
@@ -156,6 +157,27 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.usefixtures("planned")
+@pytest.mark.skipif(os.name != "posix", reason="uses signals")
+def test_a_signal_that_ends_a_run_leaves_nothing(course: Course, tmp_path: Path) -> None:
+    log, flag, group, scratch = (tmp_path / one for one in ("log", "flag", "class", "scratch"))
+    scratch.mkdir()
+    hand_in(group, ben=LOGGING.format(log=str(log), flag=str(flag), student="ben") + SOLUTION)
+    paths = {"root": str(ROOT), "group": str(group), "course": str(course.root), "out": str(tmp_path / "out")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED.format(**paths)],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stderr=subprocess.PIPE,
+    )
+    wait_until(lambda: log.exists() and "ben" in log.read_text())
+    assert list(scratch.glob("grader-*"))
+    os.kill(process.pid, signal.SIGTERM)
+    _, stderr = process.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in stderr
+    assert not is_running(int(log.read_text().split()[-1]))
+    assert not list(scratch.glob("grader-*"))
+
+
 # --- with the worker replaced ----------------------------------------------------------------------------
 
 
@@ -254,6 +276,66 @@ def test_an_interrupt_keeps_what_was_finished(
     fake.sources.clear()
     assert marks(grade(group, course, tmp_path / "out")) == {"anna": 5, "ben": 5, "cleo": 5}
     assert fake.sources == [STUB, HALF_DONE]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="uses SIGHUP")
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_signals_are_handled_during_a_run_unless_they_are_ignored(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge, handler: signal.Handlers
+) -> None:
+    during = []
+    before = signal.signal(signal.SIGHUP, handler)  # as nohup does
+    try:
+        grade(
+            group,
+            course,
+            tmp_path / "out",
+            on_progress=lambda _: during.append(signal.getsignal(signal.SIGHUP)),
+        )
+        assert signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (during[0] is handler) == (handler is signal.SIG_IGN)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks for a process by its id")
+def test_what_killed_graders_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for name in (f"grader-{gone.pid}-x", f"grader-{os.getpid()}-x", "grader-x", f"other-{gone.pid}-x"):
+        (tmp_path / name / "inner").mkdir(parents=True)
+    sweep_scratch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [f"grader-{os.getpid()}-x", "grader-x", f"other-{gone.pid}-x"]
+    )
+
+
+def test_notes_say_what_is_beside_the_class(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    (group / "roster.csv").touch()
+    outcome = grade(group, course, tmp_path / "out")
+    assert outcome.notes == ("not taken for students: roster.csv",)
+    (group / "roster.csv").unlink()
+    (group / "cleo").rename(group / "dora")
+    outcome = grade(group, course, tmp_path / "out")
+    assert outcome.notes == ("also in the gradebook, not in this class: cleo",)
+    assert grade(group / "anna", course, tmp_path / "out").notes == ()
+
+
+def test_results_in_the_class_itself_are_no_students(group: Path, course: Course, fake: FakeJudge) -> None:
+    first = grade(group, course, group, class_seed=1)
+    assert grade(group, course, group) == first
+
+
+def test_a_long_message_is_cut(course: Course, tmp_path: Path, fake: FakeJudge) -> None:
+    hand_in(tmp_path / "class", anna=SOLUTION)
+    for number in range(4):
+        (tmp_path / "class" / "anna" / f"{number}{'n' * 200}.py").write_text("x = 1")
+    (result,) = grade(tmp_path / "class", course, tmp_path / "out").results
+    assert len(result.message) == 200
+    assert result.message.endswith("…")
 
 
 def test_progress_tells_who_is_begun_and_who_is_done(

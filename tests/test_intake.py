@@ -1,25 +1,20 @@
-"""Intake: whatever a class hands in, every student gets a text to judge or one clear line."""
+"""Intake: whatever a student hands in is a text to judge or one clear line."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import stat
 import time
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from grader.course import Course
 from grader.intake import IntakeError, Submission, find_submissions
-from tests.tiny_course import LAB_TOML, SOLUTION, make_course
-
-LAB = "01_tiny"
-RIGHT = SOLUTION
-OTHER = "def double(x):\n    return 3 * x\n"
+from tests.hand_ins import LAB, OTHER, RIGHT, notebook, only, put, zipped
+from tests.tiny_course import make_course
 
 
 @pytest.fixture
@@ -32,146 +27,6 @@ def group(tmp_path: Path) -> Path:
     folder = tmp_path / "class"
     folder.mkdir()
     return folder
-
-
-def put(path: Path, data: str | bytes = RIGHT) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return path
-
-
-def zipped(entries: Mapping[str, str | bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in entries.items():
-            archive.writestr(name, data)
-    return buffer.getvalue()
-
-
-def notebook(*cells: str | list[str]) -> str:
-    code: list[object] = [
-        {"cell_type": "code", "source": cell, "outputs": [], "metadata": {}} for cell in cells
-    ]
-    return json.dumps({"nbformat": 4, "cells": [{"cell_type": "markdown", "source": "# Words"}, *code]})
-
-
-def only(group: Path, course: Course) -> Submission:
-    (submission,) = find_submissions(group, course, course.labs[0])
-    assert "\n" not in submission.message
-    return submission
-
-
-def with_second_lab(course: Course) -> Course:
-    from grader.course import load_course
-
-    put(course.root / "labs" / "02_next" / "lab.toml", LAB_TOML)
-    return load_course(course.root)
-
-
-# --- where submissions lie -------------------------------------------------------------------------------
-
-
-def test_a_class_in_the_standard_form_needs_no_lab(group: Path, course: Course) -> None:
-    for student in ("Ben", "anna"):
-        put(group / student / LAB / "exercise.py")
-    assert find_submissions(group, course) == [Submission("anna", LAB, RIGHT), Submission("Ben", LAB, RIGHT)]
-
-
-def test_with_a_lab_folders_and_files_of_students_are_found(group: Path, course: Course) -> None:
-    put(group / "anna" / "exercise.py")
-    put(group / "ben.py")
-    put(group / "cleo" / LAB / "exercise.py")
-    put(group / "dora.zip", zipped({"exercise.py": RIGHT}))
-    put(group / "emil" / "x.zip", zipped({"exercise.py": RIGHT}))
-    put(group / "fritz" / LAB / "x.zip", zipped({"exercise.py": RIGHT}))
-    found = find_submissions(group, course, course.labs[0])
-    assert [one.student for one in found] == ["anna", "ben", "cleo", "dora", "emil", "fritz"]
-    assert {(one.source, one.message) for one in found} == {(RIGHT, "")}
-
-
-def test_a_student_without_a_submission_is_there_with_a_line(group: Path, course: Course) -> None:
-    put(group / "anna" / "exercise.py")
-    (group / "ben").mkdir()
-    ben = find_submissions(group, course, course.labs[0])[1]
-    assert ben == Submission("ben", LAB, None, f"nothing was handed in for {LAB}")
-
-
-def test_every_student_has_every_lab_of_the_class(group: Path, course: Course) -> None:
-    course = with_second_lab(course)
-    put(group / "anna" / LAB / "exercise.py")
-    put(group / "anna" / "02_next" / "exercise.py", OTHER)
-    put(group / "ben" / "exercise.py")
-    found = find_submissions(group, course)
-    assert [(one.student, one.lab, one.source) for one in found] == [
-        ("anna", LAB, RIGHT),
-        ("anna", "02_next", OTHER),
-        ("ben", LAB, None),
-        ("ben", "02_next", None),
-    ]
-    assert "exercise.py" in found[2].message
-
-
-def test_a_folder_of_another_lab_is_not_taken_for_this_one(group: Path, course: Course) -> None:
-    put(group / "anna" / "07_other" / "exercise.py")
-    assert only(group, course).source is None
-
-
-@pytest.mark.parametrize(
-    ("place", "student"),
-    [
-        ("anna/01_tiny/exercise.py", "anna"),
-        ("anna/01_tiny", "anna"),
-        ("anna", "anna"),
-        ("ben/exercise.py", "ben"),
-        ("ben", "ben"),
-        ("cleo.py", "cleo"),
-        ("dora.zip", "dora"),
-    ],
-)
-def test_one_submission_is_graded_alone(group: Path, course: Course, place: str, student: str) -> None:
-    put(group / "anna" / LAB / "exercise.py")
-    put(group / "ben" / "exercise.py")
-    put(group / "cleo.py")
-    put(group / "dora.zip", zipped({"exercise.py": RIGHT}))
-    (submission,) = find_submissions(group / place, course, course.labs[0])
-    assert (submission.student, submission.source) == (student, RIGHT)
-
-
-def test_a_stray_exercise_does_not_hide_the_class(group: Path, course: Course) -> None:
-    for student in ("anna", "ben"):
-        put(group / student / "exercise.py")
-    put(group / "exercise.py")
-    assert [one.student for one in find_submissions(group, course, course.labs[0])] == [
-        "anna",
-        "ben",
-        "exercise",
-    ]
-
-
-def test_the_instructors_own_files_and_results_are_no_students(group: Path, course: Course) -> None:
-    put(group / "anna" / "exercise.py")
-    put(group / "README.md")
-    put(group / "roster.csv")
-    put(group / ".DS_Store")
-    put(group / "__MACOSX" / "._anna")
-    put(group / "results" / "gradebook.sqlite")
-    assert only(group, course).student == "anna"
-
-
-@pytest.mark.parametrize("name", ["missing", "empty", "words.txt"])
-def test_a_path_without_submissions_is_one_clear_error(group: Path, course: Course, name: str) -> None:
-    (group / "empty").mkdir()
-    put(group / "words.txt", "hello")
-    with pytest.raises(IntakeError) as caught:
-        find_submissions(group / name, course, course.labs[0])
-    assert name in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_class_without_lab_folders_needs_the_lab(group: Path, course: Course) -> None:
-    put(group / "anna" / "exercise.py")
-    with pytest.raises(IntakeError, match="--lab"):
-        find_submissions(group, with_second_lab(course))
 
 
 # --- which file counts -----------------------------------------------------------------------------------
@@ -204,6 +59,42 @@ def test_two_hand_ins_of_one_student_are_not_merged_in_silence(group: Path, cour
     assert only(group, course).withheld
 
 
+def test_a_loose_file_beside_the_students_folder_is_said_to_be_unused(group: Path, course: Course) -> None:
+    put(group / "anna" / LAB / "exercise.py")
+    put(group / "anna.py", OTHER)
+    put(group / "anna.pdf")
+    assert only(group, course) == Submission("anna", LAB, RIGHT, "not used: anna.pdf, anna.py")
+
+
+@pytest.mark.parametrize("name", ["solution.py", "setup.py", "conftest.py", "test_me.py"])
+def test_a_name_of_another_purpose_is_taken_when_it_is_the_only_file(
+    group: Path, course: Course, name: str
+) -> None:
+    put(group / "anna" / name, OTHER)
+    put(group / "anna" / "notes.txt")
+    assert only(group, course) == Submission("anna", LAB, OTHER, f"taken from {name}")
+
+
+def test_python_files_that_are_no_exercise_are_not_said_to_be_missing(group: Path, course: Course) -> None:
+    for name in ("setup.py", "conftest.py"):
+        put(group / "anna" / name, f"# {name}\n")
+    assert only(group, course).message == (
+        f"no file that is clearly the exercise for {LAB}; found conftest.py, setup.py"
+    )
+
+
+@pytest.mark.parametrize("place", ["exercise.py", f"{LAB}/exercise.py"])
+def test_an_exercise_where_it_belongs_is_found_among_too_many_files(
+    group: Path, course: Course, place: str
+) -> None:
+    put(group / "anna" / place)
+    for number in range(2001):
+        (group / "anna" / f"{number}.png").touch()
+    submission = only(group, course)
+    assert submission.source == RIGHT
+    assert submission.message.startswith(f"only {place} was looked at (more than 2000 files")
+
+
 def test_the_exercise_of_this_lab_is_found_in_a_whole_course(group: Path, course: Course) -> None:
     entries = {f"repo-main/labs/{LAB}/exercise.py": RIGHT, "repo-main/labs/02_next/exercise.py": OTHER}
     put(group / "anna.zip", zipped(entries))
@@ -225,6 +116,19 @@ def test_mac_resource_forks_are_ignored(group: Path, course: Course) -> None:
     }
     put(group / "anna.zip", zipped(entries))
     assert only(group, course).source == RIGHT
+
+
+@pytest.mark.parametrize("name", ["anna.tar.gz", "anna.rar", "anna.7z"])
+@pytest.mark.parametrize("folder", ["", "anna"])
+def test_other_archives_are_said_to_be_unreadable(
+    group: Path, course: Course, folder: str, name: str
+) -> None:
+    put(group / folder / name, b"\x1f\x8b")
+    assert only(group, course) == Submission(
+        "anna", LAB, None, f"only .zip archives can be read; found {name}"
+    )
+    with pytest.raises(IntakeError, match=r"only \.zip archives"):
+        find_submissions(group / folder / name, course)
 
 
 @pytest.mark.parametrize("name", ["report.pdf", "exercise.py.txt", "exercise.docx"])
@@ -359,6 +263,28 @@ def test_bytes_that_are_no_text_are_refused(group: Path, course: Course) -> None
     assert "not a text file" in submission.message
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("exercise.py", b"", "it is empty"),
+        ("exercise.ipynb", b"", "exercise.ipynb is empty"),
+        ("exercise.ipynb", notebook().encode(), "read from a notebook (0 code cells); it has no code"),
+        ("exercise.py", zipped({"a": "b"}), "exercise.py is a zip archive or an office document, "),
+        ("exercise.py", bytes(range(256)) * 9, "exercise.py is not a text file (it holds bytes that are no "),
+        (
+            "exercise.ipynb",
+            b" " * (17 << 20),
+            "16 MiB, which is the most that is read; clear its outputs and",
+        ),
+    ],
+)
+def test_what_is_no_code_is_said_in_plain_words(
+    group: Path, course: Course, name: str, data: bytes, message: str
+) -> None:
+    put(group / "anna" / name, data)
+    assert message in only(group, course).message
+
+
 def test_the_code_cells_of_a_notebook_are_joined_without_magics(group: Path, course: Course) -> None:
     cells = notebook(
         "%matplotlib inline\nimport math\n!pip install torch",
@@ -379,7 +305,7 @@ def test_the_code_cells_of_a_notebook_are_joined_without_magics(group: Path, cou
     )
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": 3}', '{"cells": [{}]}', "[" * 100_000])
+@pytest.mark.parametrize("text", ["[]", "{}", '{"cells": 3}', '{"cells": [{}]}', "[" * 100_000])
 def test_a_broken_notebook_is_one_line(group: Path, course: Course, text: str) -> None:
     put(group / "anna.ipynb", text)
     submission = only(group, course)

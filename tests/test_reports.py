@@ -7,17 +7,18 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from grader.course import Course, Lab, Mistake, Step
+from grader.course import Course, CourseError, Lab, Mistake, Step
 from grader.files import write_atomically
 from grader.grading import Progress
 from grader.marking import Result, StepMarks
-from grader.reports import ClassProgress, print_summary, write_reports
+from grader.reports import NAMES, ClassProgress, print_summary, write_reports
 from grader.reports.table import cell
 from grader.reports.tallies import by_lab, percent
 from grader.reports.text import one_line, visible
@@ -355,6 +356,35 @@ def test_rate_of_a_test_counts_the_whole_class() -> None:
 
 def test_percent_says_all_and_none_only_of_all_and_none() -> None:
     assert [percent(part, 1000) for part in (0, 1, 500, 999, 1000)] == [0, 1, 50, 99, 100]
+
+
+def test_verdicts_that_the_course_does_not_know_any_more_are_still_reported(tmp_path: Path) -> None:
+    result = make_result("ada", "pass pass pass flabbergasted")
+    old = (*result.tests, Verdict("test_of_old[1]", "wrong", "gone"))
+    jsonl, _, page = write(tmp_path, replace(result, tests=old))
+    assert "test_of_old[1]" in jsonl
+    assert "Tests that the lab no longer has" in Page(page).text
+    assert "flabbergasted" in Page(page).text
+    text = summary(replace(result, tests=old))
+    assert "✓ ?" in text
+
+
+def test_reports_that_cannot_be_written_are_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "report.html" / "x").mkdir(parents=True)
+    with pytest.raises(CourseError, match=r"report\.html: can't be written") as caught:
+        write_reports([make_result("ada")], COURSE, tmp_path, seed=7)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.glob(".*.tmp"))
+    (tmp_path / "file").touch()
+    with pytest.raises(CourseError, match="can't be written"):
+        write_reports([make_result("ada")], COURSE, tmp_path / "file", seed=7)
+
+
+def test_good_reports_are_not_replaced_by_empty_ones(tmp_path: Path) -> None:
+    before = write(tmp_path, make_result("ada"))
+    with pytest.raises(CourseError, match="left as they are"):
+        write_reports([], COURSE, tmp_path, seed=7)
+    assert tuple((tmp_path / name).read_text(encoding="utf-8") for name in NAMES)[2] == before[2]
 
 
 # --- console ----------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import pytest
 
 from grader.course import Lab
 from grader.diagnosis import SketchBook, sketch
-from grader.process import OUTPUT_BYTES
+from grader.process import OUTPUT_BYTES, clean, one_line
 from grader.running import Job, Judged, run_jobs
 from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
 from tests.tiny_course import PLAN, SOLUTION, is_running, make_course
 
-LIMITS = Limits(test_seconds=3, import_seconds=2)
+LIMITS = Limits(test_seconds=2, import_seconds=2)
 
 SUBMISSIONS = {
     "syntax error": "def double(x:\n    return x\n",
@@ -60,6 +60,21 @@ def double(x):
 def half(x):
     return x / 2
 """,
+    "endless first step": """
+def double(x):
+    while True:
+        pass
+
+def half(x):
+    return x / 2
+""",
+    "deletes itself": SOLUTION + "\nimport os\nos.remove(__file__)\n",
+    "closes its output": SOLUTION + "\nimport sys\nsys.stdout.close()\nsys.stderr.close()\n",
+    "empties the modules": SOLUTION + "\nimport sys\nsys.modules.clear()\n",
+    "leaves its folder": SOLUTION + "\nimport os\nos.mkdir('x')\nos.chdir('x')\nos.rmdir(os.getcwd())\n",
+    "warnings and recursion": SOLUTION
+    + "\nimport sys, warnings\nwarnings.simplefilter('error')\nsys.setrecursionlimit(60)\n",
+    "interrupts": "raise KeyboardInterrupt\n",
     "looks around": """
 import os, subprocess, sys
 
@@ -128,17 +143,48 @@ def test_a_test_that_hangs_or_ends_its_process_is_lost_and_after_three_the_rest(
 ) -> None:
     judgement = judged["hang, exit and crash"]
     assert kinds(judgement) == ["time-out", "crashed", "crashed", "missing"]
-    assert judgement.verdicts[0].message == "stopped after 3 s without a result"
+    assert judgement.verdicts[0].message == "stopped after 2 s without a result"
     assert judgement.verdicts[1].message == "the process ended itself (exit status 0)"
     assert os.name != "posix" or "SIGSEGV" in judgement.verdicts[2].message
     assert judgement.verdicts[3].message == "not run: 3 tests before it hung or ended the process"
     assert judgement.message == "3 tests hung or ended the process; the rest was not run"
 
 
+def test_a_function_without_an_end_costs_its_own_step(judged: dict[str, Judgement]) -> None:
+    judgement = judged["endless first step"]
+    assert kinds(judgement) == ["time-out", "time-out", "pass", "pass"]
+    assert judgement.message == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["closes its output", "empties the modules", "warnings and recursion", "interrupts"],
+)
+def test_a_file_that_spoils_its_own_process_is_no_failure_of_the_grader(
+    judged: dict[str, Judgement], name: str
+) -> None:
+    judgement = judged[name]
+    assert set(kinds(judgement)) <= {"crashed", "error", "missing", "pass"}
+    assert "pass" not in kinds(judgement) or judgement.message == ""
+    assert all(
+        len(verdict.message.splitlines()[0]) <= 200 for verdict in judgement.verdicts if verdict.message
+    )
+    assert "Traceback" not in str([judgement.message, judgement.verdicts])
+
+
+def test_a_file_that_leaves_a_deleted_folder_is_judged_all_the_same(judged: dict[str, Judgement]) -> None:
+    assert "pass" in kinds(judged["leaves its folder"])
+
+
+def test_a_vanished_exercise_does_not_show_where_it_lay(judged: dict[str, Judgement]) -> None:
+    assert judged["deletes itself"].message == "exercise.py: No such file or directory"
+
+
 def test_an_error_or_interrupt_in_a_test_does_not_end_the_others(judged: dict[str, Judgement]) -> None:
     judgement = judged["recursion and interrupt"]
-    assert kinds(judgement) == ["error", "error", "crashed", "pass"]
+    assert kinds(judgement) == ["error", "error", "error", "pass"]
     assert "RecursionError" in judgement.verdicts[0].message
+    assert "KeyboardInterrupt" in judgement.verdicts[2].message
 
 
 def test_a_flood_of_output_blocks_nothing_and_is_cut(judged: dict[str, Judgement]) -> None:
@@ -179,6 +225,20 @@ def test_a_grader_that_cannot_run_the_tests_says_that_it_failed(tmp_path: Path) 
     judgement = judge(lab, exercise, 7, LIMITS, PLAN)
     assert kinds(judgement) == ["grader error"] * 4
     assert "the grader failed" in judgement.message
+
+
+def test_stale_sketches_cost_no_marks(tmp_path: Path) -> None:
+    lab = make_course(tmp_path / "course").labs[0]
+    lab.sketches.write_text("[]")
+    exercise = tmp_path / "exercise.py"
+    exercise.write_text(SOLUTION)
+    assert kinds(judge(lab, exercise, 7, LIMITS, PLAN)) == ["pass"] * 4
+
+
+def test_messages_are_bounded() -> None:
+    assert clean("a" * 999 + "\n" + "b\x1b") == "a" * 199 + "…\nb "
+    assert clean("x\n" * 99).count("x") == 8
+    assert one_line("a\n  b " + "c" * 999) == "a b " + "c" * 195 + "…"
 
 
 def test_a_known_mistake_is_named_though_the_sketches_are_of_another_seed(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class Row:
     steps: tuple[StepRow, ...]
     mistakes: tuple[str, ...]  # names of the mistakes it looks like, each once
     attention: str  # why a person should look at it; "" if none needs to
+    unknown: tuple[Verdict, ...] = ()  # of tests that belong to no step of the lab any more
 
     @property
     def note(self) -> str:
@@ -105,15 +106,30 @@ def in_order(results: Iterable[Result]) -> list[Result]:
 
 def row_of(lab: Lab, result: Result) -> Row:
     """`result` with its tests sorted into the steps of its lab."""
-    by_step: dict[int, list[Verdict]] = {step.step: [] for step in result.steps}
+    by_step: dict[int | None, list[Verdict]] = {step.step: [] for step in result.steps}
+    unknown: list[Verdict] = []
     for verdict in result.tests:
-        by_step.setdefault(lab.step_of(verdict.test).number, []).append(verdict)
+        by_step.get(step_number(lab, verdict.test), unknown).append(verdict)
     return Row(
         result=result,
         steps=tuple(_step_row(marks, by_step[marks.step]) for marks in result.steps),
         mistakes=tuple(mistake_name(lab, id) for id in mistake_ids(result)),
         attention=result.message or _attention(result),
+        unknown=tuple(unknown),
     )
+
+
+def step_number(lab: Lab, test: str) -> int | None:
+    """The step that a test belongs to; None for a test that the lab no longer has."""
+    try:
+        return lab.step_of(test).number
+    except CourseError:
+        return None
+
+
+def outcome_of(verdict: str) -> Outcome:
+    """What a verdict amounts to; a word that this version does not know is for a person to look at."""
+    return _OUTCOME_OF.get(verdict, UNDECIDED)
 
 
 def mistake_ids(result: Result) -> tuple[str, ...]:
@@ -141,20 +157,20 @@ def _step_row(marks: StepMarks, tests: list[Verdict]) -> StepRow:
         outcome=UNDECIDED if marks.points is None else _gravest(tests),
         passed=tuple(verdict.test for verdict in tests if verdict.passed),
         failed=tuple(
-            Group(verdict, _OUTCOME_OF[verdict], tuple(item.test for item in items), message)
+            Group(verdict, outcome_of(verdict), tuple(item.test for item in items), message)
             for (verdict, message), items in groupby(failed, key=lambda item: (item.verdict, item.message))
         ),
     )
 
 
 def _gravest(tests: Iterable[Verdict]) -> Outcome:
-    outcomes = {_OUTCOME_OF[verdict.verdict] for verdict in tests}
+    outcomes = {outcome_of(verdict.verdict) for verdict in tests}
     return next((outcome for outcome in _GRAVITY if outcome in outcomes), NOT_RUN)
 
 
 def _attention(result: Result) -> str:
     """Which verdicts of a submission without a message of its own are no plain pass or fail."""
-    counts = Counter(item.verdict for item in result.tests if _OUTCOME_OF[item.verdict] in _NEEDS_A_LOOK)
+    counts = Counter(item.verdict for item in result.tests if outcome_of(item.verdict) in _NEEDS_A_LOOK)
     parts = [f"{verdict}: {count} test{'s' * (count > 1)}" for verdict, count in counts.items()]
     withheld = [str(step.step) for step in result.steps if step.points is None]
     if withheld:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from grader.course import Course, Lab
 from grader.marking import Result
-from grader.reports.rows import OUTCOMES, PASSED, Outcome, Row, find_mistake, mistake_ids, row_of
+from grader.reports.rows import OUTCOMES, PASSED, Outcome, Row, find_mistake, mistake_ids, row_of, step_number
 from grader.verdicts import PASS, Verdict
 
 _SLOWEST = 5
@@ -113,12 +113,12 @@ class LabTally:
         return statistics.median(result.seconds for result in self.results)
 
     @cached_property
-    def _tests(self) -> dict[int, dict[str, Counter[str]]]:
-        """Step number → test → how often each verdict."""
-        found: dict[int, dict[str, Counter[str]]] = {}
+    def _tests(self) -> dict[int | None, dict[str, Counter[str]]]:
+        """Step number (None: the lab has lost the test) → test → how often each verdict."""
+        found: dict[int | None, dict[str, Counter[str]]] = {}
         for result in self.results:
             for verdict in result.tests:
-                tests = found.setdefault(self.lab.step_of(verdict.test).number, {})
+                tests = found.setdefault(step_number(self.lab, verdict.test), {})
                 tests.setdefault(verdict.test, Counter())[verdict.verdict] += 1
         return found
 
