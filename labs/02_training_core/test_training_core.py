@@ -6,6 +6,8 @@ or from slow transcriptions of the page's formulas; they are functions, called a
 
 import copy
 import math
+import weakref
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -15,8 +17,7 @@ from torch.nn import functional
 
 from grader.checks import assert_holds, assert_matches, assert_raises, assert_same_trajectory, assert_within
 
-F64 = torch.float64
-BF16 = torch.bfloat16
+F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
 CLOSE = {"atol": 1e-12, "rtol": 1e-10}
 NEAR = {"atol": 1e-10, "rtol": 1e-9}
 
@@ -50,6 +51,17 @@ def randn(rng, *shape):
     return torch.randn(shape, generator=rng, dtype=F64)
 
 
+def strided(x):
+    """The same values in another memory order: `view(-1)` fails on it, `reshape(-1)` makes a copy."""
+    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.ndim > 1 else torch.stack([x, x], -1)[..., 0]
+
+
+def signed_permutation(rng):
+    """A 4×4 matrix with one 1 or −1 a row and a column: arithmetic on powers of two is exact in 16 bits."""
+    signs = torch.where(randn(rng, 4, 1) > 0, 1.0, -1.0).to(F64)
+    return signs * torch.eye(4, dtype=F64)[torch.randperm(4, generator=rng)]
+
+
 def random_seed(rng):
     """For a generator that the code under test may draw from: it must not move the test's own inputs."""
     return int(torch.randint(2**40, (), generator=rng))
@@ -58,6 +70,7 @@ def random_seed(rng):
 # ---------------------------------------------------------------------------- step 1: initialisation
 
 SAMPLES = (1024, 4096)  # 4 million: a sample's standard deviation is off by 0.03 %
+INITS = (("kaiming_normal_", (50, 1.0)), ("xavier_uniform_", (20, 60)))
 
 
 def check_moments(w, std, what):
@@ -68,7 +81,7 @@ def check_moments(w, std, what):
 def test_kaiming_and_xavier_statistics(lab, rng):
     """Kaiming: N(0, gain²/fan_in) with gain √2; Xavier: variance 2/(fan_in + fan_out); fans are arguments."""
     generator = torch.Generator().manual_seed(random_seed(rng))
-    w = torch.empty(SAMPLES)
+    w = torch.zeros(SAMPLES)
     lab.kaiming_normal_(w, 50, generator=generator)
     check_moments(w, math.sqrt(2 / 50), "kaiming_normal_ with fan_in 50")
     lab.xavier_uniform_(w, 20, 60, generator=generator)
@@ -77,8 +90,8 @@ def test_kaiming_and_xavier_statistics(lab, rng):
 
 def test_kaiming_is_normal_and_obeys_its_gain(lab, rng):
     """The standard deviation is proportional to `gain`, and the samples have a normal distribution's tail."""
-    w = torch.empty(SAMPLES)
-    lab.kaiming_normal_(w, 8, 5.0, generator=torch.Generator().manual_seed(random_seed(rng)))
+    w = torch.zeros(SAMPLES)
+    lab.kaiming_normal_(w, fan_in=8, gain=5.0, generator=torch.Generator().manual_seed(random_seed(rng)))
     tail = float(w.abs().max() / w.std()) > 4
     assert_holds(tail, what="some of 4 million normal samples lie beyond 4 standard deviations")
     check_moments(w, 5 / math.sqrt(8), "kaiming_normal_ with fan_in 8 and gain 5")
@@ -86,7 +99,7 @@ def test_kaiming_is_normal_and_obeys_its_gain(lab, rng):
 
 def test_xavier_fills_its_interval(lab, rng):
     """The samples of U(−a, a) reach both ends and never leave it: a² / 3 = 2 / (fan_in + fan_out)."""
-    w = torch.empty(SAMPLES)
+    w = torch.zeros(SAMPLES)
     lab.xavier_uniform_(w, 3, 1, generator=torch.Generator().manual_seed(random_seed(rng)))
     for name, end in (("largest", w.max()), ("smallest", -w.min())):
         size = float(end)
@@ -95,36 +108,58 @@ def test_xavier_fills_its_interval(lab, rng):
 
 @pytest.mark.parametrize("shape", [(), (6,), (3, 5), (2, 3, 4, 5)], ids=["0-d", "1-d", "2-d", "4-d"])
 def test_init_fills_in_place(lab, rng, shape):
-    """The tensor itself is filled and returned, whatever its shape and dtype; a parameter stays a leaf."""
+    """The tensor's own memory is filled, whatever its shape, layout and dtype; a parameter stays a leaf."""
     generator = torch.Generator().manual_seed(random_seed(rng))
-    for name, fans in (("kaiming_normal_", (50,)), ("xavier_uniform_", (20, 60))):
-        for dtype in (F64, BF16):
-            w = nn.Parameter(torch.full(shape, 99.0, dtype=dtype))
-            result = getattr(lab, name)(w, *fans, generator=generator)
+    for name, arguments in INITS:
+        for dtype, learns in ((F64, True), (BF16, True), (F64, False)):
+            w = nn.Parameter(strided(torch.full(shape, 99.0, dtype=dtype)), requires_grad=learns)
+            memory = w.detach()
+            result = getattr(lab, name)(w, *arguments, generator=generator)
             assert_holds(result is w, what=f"{name} returns the tensor it was given")
             assert_holds(w.dtype == dtype, what=f"{name} keeps the dtype {dtype}")
-            assert_holds(bool((w < 9).all()), what=f"{name} fills every entry of a tensor of shape {shape}")
-            assert_holds(
-                w.is_leaf and w.requires_grad, what=f"{name} leaves a parameter a leaf that can learn"
-            )
+            filled = bool((memory < 9).all())
+            assert_holds(filled, what=f"{name} fills a tensor of shape {shape} in its own memory")
+            assert_holds(w.is_leaf, what=f"{name} leaves a parameter a leaf")
+            assert_holds(w.requires_grad is learns, what=f"{name} leaves requires_grad as it was")
+            assert_holds(torch.is_grad_enabled(), what=f"{name} leaves autograd switched on")
 
 
-def test_init_draws_from_its_generator_only(lab, rng):
-    """`generator` decides every sample and moves on; the global random state is neither read nor moved."""
-    seed = random_seed(rng)
-    for name, fans in (("kaiming_normal_", (50,)), ("xavier_uniform_", (20, 60))):
-        before = torch.get_rng_state()
-        generator = torch.Generator().manual_seed(seed)
-        draws = [getattr(lab, name)(torch.empty(4, 5), *fans, generator=generator) for _ in range(2)]
+def sample(lab, name, arguments, **options):
+    return getattr(lab, name)(torch.empty(4, 5), *arguments, **options)
+
+
+@pytest.mark.parametrize(("name", "arguments"), INITS, ids=["kaiming", "xavier"])
+def test_init_draws_from_its_generator_only(lab, rng, name, arguments):
+    """`generator`, keyword-only, decides all and moves on; the global state is neither read nor moved."""
+    seed, generator = random_seed(rng), torch.Generator()
+    draws = []
+    for state in (seed, seed + 1):
+        before = torch.default_generator.manual_seed(state).get_state()
         generator.manual_seed(seed)
-        again = getattr(lab, name)(torch.empty(4, 5), *fans, generator=generator)
-        generator.manual_seed(seed + 1)
-        other = getattr(lab, name)(torch.empty(4, 5), *fans, generator=generator)
-        untouched = torch.equal(before, torch.get_rng_state())
+        draws.append([sample(lab, name, arguments, generator=generator) for _ in range(2)])
+        untouched = torch.equal(before, torch.default_generator.get_state())
         assert_holds(untouched, what=f"{name} with a generator leaves the global random state alone")
-        assert_holds(torch.equal(draws[0], again), what=f"{name} repeats itself for an equal generator")
-        assert_holds(not torch.equal(draws[0], draws[1]), what=f"{name} moves its generator on")
-        assert_holds(not torch.equal(draws[0], other), what=f"{name} differs for another generator")
+    (first, second), (again, _) = draws
+    other = sample(lab, name, arguments, generator=generator.manual_seed(seed + 1))
+    assert_holds(torch.equal(first, again), what=f"{name} repeats itself for an equal generator")
+    assert_holds(not torch.equal(first, second), what=f"{name} moves its generator on")
+    assert_holds(not torch.equal(first, other), what=f"{name} differs for another generator")
+    by_position = (*arguments, generator)
+    assert_raises(TypeError, lambda: sample(lab, name, by_position), what=f"{name}, generator by position")
+
+
+@pytest.mark.parametrize(("name", "arguments"), INITS, ids=["kaiming", "xavier"])
+def test_init_without_generator_draws_from_the_global_state(lab, rng, name, arguments):
+    """Two calls differ, and torch's global seed repeats them."""
+    seed = random_seed(rng)
+    draws = []
+    for state in (seed, seed, seed + 1):
+        torch.default_generator.manual_seed(state)
+        draws.append([sample(lab, name, arguments) for _ in range(2)])
+    (first, second), (again, _), (other, _) = draws
+    assert_holds(not torch.equal(first, second), what=f"{name} differs from call to call without a generator")
+    assert_holds(torch.equal(first, again), what=f"{name} repeats itself for an equal global state")
+    assert_holds(not torch.equal(first, other), what=f"{name} differs for another global state")
 
 
 def test_init_scale_decides_signal_propagation(lab, rng):
@@ -214,6 +249,20 @@ def test_layernorm_epsilon_stands_inside_the_root(lab, rng):
         )
 
 
+def test_layernorm_of_a_constant_row_is_its_bias(lab, rng):
+    """The variance is exactly 0: the output is `bias`, and the gradients stay finite."""
+    x = torch.randint(-9, 9, (4, 1), generator=rng).to(F64).repeat(1, 3)
+    w, b, upstream = randn(rng, 3), randn(rng, 3), randn(rng, 4, 3)
+    layer = build_norm(lab, "LayerNorm", 3, w, b)
+    y, dx = backward(layer, x, upstream)
+    near(y, lambda: b.repeat(4, 1), "LayerNorm of constant rows")
+    near(
+        dx,
+        lambda: ((upstream * w) - (upstream * w).mean(-1, keepdim=True)) / math.sqrt(1e-5),
+        "LayerNorm's gradient at constant rows",
+    )
+
+
 def test_rmsnorm_matches_reference_and_is_scale_invariant(lab, rng):
     """y = x / sqrt(mean(x²) + ε) · weight; without ε a positive factor of x cancels."""
     x, upstream, w = uneven_rows(rng, 5), randn(rng, 2, 3, 5), randn(rng, 5)
@@ -246,17 +295,20 @@ def test_rmsnorm_epsilon_stands_inside_the_root(lab, rng):
 
 @pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
 def test_norms_look_at_the_last_dimension_only(lab, rng, name):
-    """Inputs of one, three and four dimensions, square ones too: each row is normalised by itself."""
+    """Any number of dimensions, any memory order, training or not: each row is normalised by itself."""
     w = randn(rng, 4)
     reference = {
         "LayerNorm": lambda x: functional.layer_norm(x, (4,), w),
         "RMSNorm": lambda x: functional.rms_norm(x, (4,), w, 1e-6),
     }
     layer = build_norm(lab, name, 4, w)
-    for shape in ((4,), (4, 4), (1, 4), (2, 4, 4), (2, 1, 3, 4)):
-        x = randn(rng, *shape) + 0.3
-        y = layer(x.clone()).detach()
-        near(y, lambda x=x: reference[name](x), f"{name}'s output for an input {shape}")
+    for training in (True, False):
+        layer.train(training)
+        for shape in ((4,), (4, 4), (1, 4), (2, 4, 4), (2, 1, 3, 4)):
+            x = strided(randn(rng, *shape) + 0.3)
+            y = layer(x.clone()).detach()
+            mode = "training" if training else "evaluation"
+            near(y, lambda x=x: reference[name](x), f"{name}'s output for an input {shape} in {mode}")
 
 
 @pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
@@ -342,11 +394,15 @@ def test_cross_entropy_matches_torch(lab, rng, reduction, smoothing):
 
 def test_cross_entropy_is_stable_for_huge_logits(lab, rng):
     """Each row is shifted by its own maximum before exp: no overflow, no lost digits, no floor."""
-    big = torch.tensor([[1e300, 1e300, 0], [1e4, 0, -1e4], [0, 100, 0], [-1e300, -1e300, -1e300]], dtype=F64)
-    targets = torch.tensor([0, 1, 0, 2])
-    loss = lab.cross_entropy(big.clone(), targets.clone(), reduction="none")
-    exact = [math.log(2), 1e4, 100.0, math.log(3)]
+    rows = [[1e300, 1e300, 0], [1e4, 0, -1e4], [0, 100, 0], [-1e300] * 3, [1e300, 0, 0], [0, 1e6, 0]]
+    big, targets = torch.tensor(rows, dtype=F64), torch.tensor([0, 1, 0, 2, 1, 0])
+    loss, gradient = backward(
+        lambda x: lab.cross_entropy(x, targets.clone(), reduction="none"), big, torch.ones(6, dtype=F64)
+    )
+    exact = [math.log(2), 1e4, 100.0, math.log(3), 1e300, 1e6]
     close(loss, lambda: torch.tensor(exact, dtype=F64), "cross-entropy of huge logits")
+    slopes = [[-0.5, 0.5, 0], [1, -1, 0], [-1, 1, 0], [1 / 3, 1 / 3, -2 / 3], [1, -1, 0], [-1, 1, 0]]
+    close(gradient, lambda: torch.tensor(slopes, dtype=F64), "gradient at huge logits")
     offsets = torch.tensor([[1e7], [0.0], [-1e7], [1e7]], dtype=torch.float32)
     logits = 4 * torch.randn(4, 5, generator=rng) + offsets
     labels = torch.randint(5, (4,), generator=rng)
@@ -361,14 +417,27 @@ def test_cross_entropy_is_stable_for_huge_logits(lab, rng):
         )
 
 
-@pytest.mark.parametrize("ignore_index", [-1, 1, 255], ids=["minus-one", "a-class", "beyond-the-classes"])
+def test_cross_entropy_takes_any_shape(lab, rng):
+    """Logits (C,), (N, C) and beyond, in any memory order, with targets of the same shape without C."""
+    for shape in ((), (5,), (2, 3), (2, 3, 2)):
+        logits = strided(randn(rng, *shape, 4))
+        targets = strided(torch.randint(4, shape, generator=rng))
+        upstream = randn(rng, targets.numel())
+        check_loss(lab, logits, targets, upstream, f"none of {(*shape, 4)} logits", reduction="none")
+
+
+@pytest.mark.parametrize(
+    "ignore_index", [-1, 0, 1, 255], ids=["minus-one", "class-0", "a-class", "beyond-the-classes"]
+)
 def test_cross_entropy_ignores_any_index(lab, rng, ignore_index):
     """`ignore_index` may be any integer; the arguments stand in the order of the signature."""
     logits, targets = randn(rng, 3, 5, 3) * 2, uneven_targets(rng, 3, ignore_index)
     targets[0, :2] = torch.tensor([0, 2])
-    loss = lab.cross_entropy(logits.clone(), targets.clone(), ignore_index, 0.2, "sum")
+    passed = targets.clone()
+    loss = lab.cross_entropy(logits.clone(), passed, ignore_index, 0.2, "sum")
     options = {"ignore_index": ignore_index, "label_smoothing": 0.2, "reduction": "sum"}
     near(loss, lambda: reference_loss(logits, targets, **options), "sum, positional arguments")
+    same(passed, lambda: targets, f"the targets after the call with ignore_index {ignore_index}")
     upstream = randn(rng, 1)[0]
     check_loss(
         lab, logits, targets, upstream, f"mean with ignore_index {ignore_index}", ignore_index=ignore_index
@@ -377,7 +446,7 @@ def test_cross_entropy_ignores_any_index(lab, rng, ignore_index):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_cross_entropy_survives_garbage_in_ignored_rows(lab, rng, smoothing):
-    """NaN and inf in ignored rows reach neither the loss nor the gradient of the other rows."""
+    """NaN and inf in ignored rows reach neither the loss nor other rows' gradients; in other rows they do."""
     logits, targets = randn(rng, 3, 5, 3) * 2, uneven_targets(rng, 3)
     garbage = logits.clone()
     garbage[1, 0], garbage[2, 1], garbage[2, 3, 0] = math.nan, math.inf, -math.inf
@@ -396,6 +465,15 @@ def test_cross_entropy_survives_garbage_in_ignored_rows(lab, rng, smoothing):
             ],
             f"{what}: gradient of the other rows",
         )
+    passed = garbage.clone()
+    lab.cross_entropy(passed, targets.clone(), label_smoothing=smoothing)
+    same(passed, lambda: garbage, "logits with NaN and inf after the call")
+    logits[0, 0, 1] = math.nan
+    for reduction in ("mean", "none"):
+        options = {"label_smoothing": smoothing, "reduction": reduction}
+        loss = lab.cross_entropy(logits.clone(), targets.clone(), **options)
+        what = f"{reduction} with NaN in a row that counts"
+        near(loss, lambda o=options: reference_loss(logits, targets, **o), what)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -418,7 +496,7 @@ def test_cross_entropy_with_nothing_valid(lab, rng, smoothing):
 def test_cross_entropy_contract(lab, rng):
     """Unknown reductions are refused, the arguments stay as they were, the dtype is the logits'."""
     logits, targets = randn(rng, 3, 5, 3), uneven_targets(rng, 3)
-    for reduction in ("avg", "batchmean"):
+    for reduction in ("avg", "Mean", "me", ""):
         assert_raises(
             ValueError,
             lambda r=reduction: lab.cross_entropy(logits.clone(), targets.clone(), reduction=r),
@@ -427,14 +505,17 @@ def test_cross_entropy_contract(lab, rng):
     passed_logits, passed_targets = logits.clone(), targets.clone()
     lab.cross_entropy(passed_logits, passed_targets, label_smoothing=0.1)
     same(passed_logits, lambda: logits, "the logits after the call")
+    assert_holds(not passed_logits.requires_grad, what="requires_grad of the logits is left as it was")
     same(passed_targets, lambda: targets, "the targets after the call")
-    for reduction in ("mean", "sum", "none"):
-        loss = lab.cross_entropy(logits.to(BF16), targets.clone(), reduction=reduction)
-        rough(
-            loss,
-            lambda r=reduction: reference_loss(logits, targets, reduction=r).to(BF16),
-            f"{reduction} of bfloat16 logits",
-        )
+    check_loss(lab, logits, targets, randn(rng, 1)[0], "mean with smoothing 1", label_smoothing=1.0)
+    for dtype in (BF16, F16):
+        for reduction in ("mean", "sum", "none"):
+            loss = lab.cross_entropy(logits.to(dtype), targets.clone(), reduction=reduction)
+            rough(
+                loss,
+                lambda r=reduction, d=dtype: reference_loss(logits, targets, reduction=r).to(d),
+                f"{reduction} of {dtype} logits",
+            )
 
 
 # ------------------------------------------------------------------- optimizers: what both must keep
@@ -477,40 +558,52 @@ def check_resuming(build, starts, gradients, oracle, what):
     run(optimizer, params, gradients[:half])
     saved, weights = copy.deepcopy(optimizer.state_dict()), [p.detach().clone() for p in params]
     straight = run(optimizer, params, gradients[half:])
-    params = parameters(weights)
-    optimizer = build(params, lr=7.0)
-    optimizer.load_state_dict(saved)
-    resumed = run(optimizer, params, gradients[half:])
-    follows(resumed, lambda: oracle()[half:], f"{what} continued from a state_dict")
-    continued = all(
-        torch.allclose(a[key], b[key], rtol=1e-14, atol=1e-14)
-        for a, b in zip(straight, resumed, strict=True)
-        for key in a
-    )
-    assert_holds(continued, what=f"{what} continues from a state_dict to 1e-14")
+    for used in (False, True):
+        params = parameters(weights)
+        optimizer = build(params, lr=7.0)
+        if used:
+            run(optimizer, params, gradients[:1])
+            for p, weight in zip(params, weights, strict=True):
+                p.data.copy_(weight)
+        optimizer.load_state_dict(copy.deepcopy(saved))
+        resumed = run(optimizer, params, gradients[half:])
+        where = f"in an optimizer that has {'already' if used else 'never'} run"
+        follows(resumed, lambda: oracle()[half:], f"{what} continued from a state_dict {where}")
+        continued = all(
+            torch.allclose(a[key], b[key], rtol=1e-14, atol=1e-14)
+            for a, b in zip(straight, resumed, strict=True)
+            for key in a
+        )
+        assert_holds(continued, what=f"{what} continues from a state_dict to 1e-14 {where}")
 
 
 def check_closure(build, rng, oracle, what):
-    """Called once, gradients on whatever the caller has, before the update; its value comes back."""
+    """Called once, gradients on whatever the caller has, before the update; what it returns comes back."""
     start, slope = randn(rng, 3, 2), randn(rng, 3, 2)
-    for mode in (True, False):
+    answers = (lambda p: (p * slope).sum(), lambda p: 3.5, lambda p: None, lambda p: "a report")
+    for mode, answer in zip((True, False, True, False), answers, strict=True):
         p = nn.Parameter(start.clone())
         optimizer = build([p])
-        seen: list[bool] = []
+        calls: list[tuple[bool, object]] = []
 
-        def closure(p=p, seen=seen):
-            seen.append(torch.is_grad_enabled())
-            loss = (p * slope).sum()
+        def closure(p=p, calls=calls, answer=answer):
             p.grad = slope.clone()
-            return loss
+            calls.append((torch.is_grad_enabled(), answer(p)))
+            return calls[-1][1]
 
         with torch.set_grad_enabled(mode):
-            returned = optimizer.step(closure)
-        assert_holds(seen == [True], what=f"{what} calls its closure once, with gradients switched on")
-        close(returned, lambda: (start * slope).sum(), f"what {what}.step(closure) returns")
+            returned = optimizer.step(closure=closure)
+            mode_kept = torch.is_grad_enabled() is mode
+        once = [enabled for enabled, _ in calls] == [True]
+        assert_holds(once, what=f"{what} calls its closure once, with gradients switched on")
+        itself = returned is calls[0][1]
+        assert_holds(itself, what=f"{what}.step returns the very object that its closure returns")
+        assert_holds(mode_kept, what=f"{what}.step leaves autograd switched on or off as it was")
         weight = p.detach()
         near(weight, lambda: oracle(start, slope), f"the weight after {what}.step(closure)")
     same(optimizer.step(), lambda: None, f"what {what}.step() returns")
+    p.grad = None
+    same(optimizer.step(lambda: 2.5), lambda: 2.5, f"what {what}.step(closure) returns without any gradient")
 
 
 def check_gradients_and_graphs(build, rng, what):
@@ -525,25 +618,71 @@ def check_gradients_and_graphs(build, rng, what):
         same(p.grad, lambda: gradient, f"p.grad after {what}'s step {number}")
     p.grad = torch.autograd.grad((p**3).sum(), p, create_graph=True)[0]
     optimizer.step()
+    assert_holds(p.grad.requires_grad, what=f"{what} leaves the graph of p.grad alone")
     tensors = [value for value in optimizer.state[p].values() if isinstance(value, torch.Tensor)]
     assert_holds(len(optimizer.state[p]) > 0, what=f"{what} keeps its state in self.state[p]")
     assert_holds(not any(t.requires_grad for t in tensors), what=f"the state of {what} carries no graph")
     assert_holds(p.is_leaf and p.requires_grad, what=f"a parameter stays a leaf that can learn under {what}")
 
 
-def check_bfloat16(build, rng, oracle, what):
+def check_dtypes(build, rng, oracle, what):
+    """A step whose arithmetic is exact also in 16 bits: the weight keeps its dtype, and it moves."""
+    start, gradient = torch.randint(-8, 9, (4, 4), generator=rng).to(F64), 4 * signed_permutation(rng)
+    for dtype in (F32, BF16):
+        p = nn.Parameter(start.to(dtype))
+        optimizer = build([p])
+        p.grad = gradient.to(dtype)
+        optimizer.step()
+        weight = p.detach()
+        assert_matches(
+            weight,
+            lambda dtype=dtype: oracle(start, gradient).to(dtype),
+            atol=0.01,
+            rtol=0.0,
+            what=f"a {dtype} weight under {what}",
+        )
+
+
+def check_memory(build, rng, oracle, what):
+    """The weight's own memory changes, in whatever order weight and gradient lie there."""
     start, gradient = randn(rng, 3, 2), randn(rng, 3, 2)
-    p = nn.Parameter(start.to(BF16))
-    optimizer = build([p])
-    p.grad = gradient.to(BF16)
+    layouts = {"weight": (strided(start), gradient.clone()), "gradient": (start.clone(), strided(gradient))}
+    for transposed, (weight, slope) in layouts.items():
+        p = nn.Parameter(weight)
+        memory = p.detach()
+        p.grad = slope
+        build([p]).step()
+        named = f"a weight's memory under {what}, {transposed} transposed"
+        near(memory, lambda: oracle(start, gradient), named)
+
+
+def check_late_group(build, rng, oracle, what):
+    """A group that is added between two steps, here a single tensor, begins at its own first step."""
+    start, gradient = randn(rng, 3, 2), randn(rng, 3, 2)
+    first, late = parameters([randn(rng, 3, 2), start])
+    optimizer = build([first])
+    first.grad = gradient.clone()
     optimizer.step()
-    weight = p.detach()
-    rough(weight, lambda: oracle(start, gradient).to(BF16), f"a bfloat16 weight under {what}")
+    optimizer.add_param_group({"params": late})
+    late.grad = gradient.clone()
+    optimizer.step()
+    weight = late.detach()
+    near(weight, lambda: oracle(start, gradient), f"a weight added after the first step of {what}")
+
+
+def check_nan(build, rng, what):
+    """A NaN in a gradient isn't hidden: it reaches the weight."""
+    p = nn.Parameter(randn(rng, 3, 2))
+    p.grad = randn(rng, 3, 2)
+    p.grad[1, 1] = math.nan
+    build([p]).step()
+    assert_holds(bool(p[1, 1].isnan()), what=f"a NaN in a gradient reaches the weight under {what}")
 
 
 # ------------------------------------------------------------------------------------ step 4: AdamW
 
 SHAPES = [(3, 2), (4,), ()]
+EXACT_ADAMW = {"lr": 8.0, "betas": (0.5, 0.75), "eps": 1e-8, "weight_decay": 1 / 16}
 PAST_ZERO = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1}
 
 
@@ -568,9 +707,8 @@ def groups(params, split):
     return params if split is None else [{"params": params[:split]}, {"params": params[split:]}]
 
 
-def one_adamw_step(start, gradient):
-    last = torch_adamw([start], [[gradient]], **PAST_ZERO)[-1]
-    return last["weight of parameter 0"]
+def one_adamw_step(start, gradient, **options):
+    return torch_adamw([start], [[gradient]], **(options or PAST_ZERO))[-1]["weight of parameter 0"]
 
 
 def test_adamw_matches_torch_exactly(lab, rng):
@@ -624,7 +762,7 @@ def test_adamw_reads_options_at_every_step(lab, rng):
     options = [
         [
             {
-                "lr": 0.1 / (t + 1),
+                "lr": 0.02 * (t - 2) ** 2,  # 0 in between: such a step counts
                 "betas": (0.9 - 0.1 * t, 0.99 - 0.05 * t),
                 "eps": 1e-4 / (t + 1),
                 "weight_decay": 0.1 * t,
@@ -681,9 +819,25 @@ def test_adamw_leaves_gradients_and_graphs_alone(lab, rng):
     check_gradients_and_graphs(lambda params: lab.AdamW(params, **PAST_ZERO), rng, "AdamW")
 
 
-def test_adamw_keeps_bfloat16(lab, rng):
-    """A bfloat16 parameter stays one."""
-    check_bfloat16(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
+def test_adamw_keeps_the_dtype(lab, rng):
+    """A bfloat16 parameter stays one, and moves."""
+    oracle = partial(one_adamw_step, **EXACT_ADAMW)
+    check_dtypes(lambda params: lab.AdamW(params, **EXACT_ADAMW), rng, oracle, "AdamW")
+
+
+def test_adamw_writes_into_the_weight_itself(lab, rng):
+    """The parameter's memory is what changes, in any layout."""
+    check_memory(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
+
+
+def test_adamw_takes_a_late_group(lab, rng):
+    """A group may come by `add_param_group` after the first step."""
+    check_late_group(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
+
+
+def test_adamw_shows_nan(lab, rng):
+    """A NaN in a gradient is not swept away."""
+    check_nan(lab.AdamW, rng, "AdamW")
 
 
 # ------------------------------------------------------------------- step 5: Newton–Schulz and Muon
@@ -691,6 +845,7 @@ def test_adamw_keeps_bfloat16(lab, rng):
 QUINTIC = (3.4445, -4.7750, 2.0315)
 CUBIC = (1.5, -0.5, 0.0)
 MATRICES = [(6, 2), (2, 5), (3, 3)]
+EXACT_MUON = {"lr": 8.0, "momentum": 0.5, "nesterov": True, "ns_steps": 0, "weight_decay": 1 / 16}
 MUON = {"lr": 0.1, "momentum": 0.9, "nesterov": True, "ns_steps": 3, "weight_decay": 0.2}
 
 
@@ -735,13 +890,13 @@ def muon_starts(rng):
     return [randn(rng, *shape) for shape in MATRICES]
 
 
-def muon_gradients(rng, steps):
-    """So large that ε plays no part; `newton_schulz` is tested for it by itself."""
-    return [[1e4 * randn(rng, *shape) for shape in MATRICES] for _ in range(steps)]
+def muon_gradients(rng, steps, size=1e4):
+    """By default so large that ε plays no part."""
+    return [[size * randn(rng, *shape) for shape in MATRICES] for _ in range(steps)]
 
 
-def one_muon_step(start, gradient):
-    return muon_path([start], [[gradient]], lambda t, i: MUON)[-1]["weight of parameter 0"]
+def one_muon_step(start, gradient, **options):
+    return muon_path([start], [[gradient]], lambda t, i: options or MUON)[-1]["weight of parameter 0"]
 
 
 @pytest.mark.parametrize("shape", [(8, 4), (3, 7), (6, 6)], ids=["tall", "wide", "square"])
@@ -759,7 +914,7 @@ def test_newton_schulz_cubic_converges_to_polar_factor(lab, rng, shape):
 
 def test_newton_schulz_quintic_is_approximately_orthogonal(lab, rng):
     """Five default steps do to each singular value what the quintic does, and bring it to 0.68 … 1.14."""
-    for shape in ((7, 3), (3, 8), (5, 5)):
+    for shape in ((7, 3), (3, 8), (5, 5), (1, 4), (3, 1)):
         G = 30 * well_conditioned(rng, *shape)
         X = lab.newton_schulz(G.clone())
         near(X, lambda G=G: polynomial(G), f"quintic Newton–Schulz of a {shape} matrix")
@@ -801,15 +956,14 @@ def test_newton_schulz_keeps_dtype_and_input(lab, rng):
         passed = G.clone()
         lab.newton_schulz(passed)
         same(passed, lambda G=G: G, f"the {shape} input of newton_schulz after the call")
-    for dtype, slack in ((torch.float32, 1e-3), (BF16, 2.0)):
-        X = lab.newton_schulz(G.to(dtype))
+    P = signed_permutation(rng)
+    for dtype in (F32, BF16, F16):  # 4 P / 8 = P / 2, and 1.5 / 2 − 0.5 / 8 = 0.6875: exact in 8 bits
+        passed = (4 * P).to(dtype)
+        X = lab.newton_schulz(passed, 1, CUBIC)
         assert_matches(
-            X,
-            lambda dtype=dtype: polynomial(G).to(dtype),
-            atol=slack,
-            rtol=0.0,
-            what=f"Newton–Schulz in {dtype}",
+            X, lambda d=dtype: (0.6875 * P).to(d), atol=1e-3, rtol=0.0, what=f"Newton–Schulz in {dtype}"
         )
+        same(passed, lambda d=dtype: (4 * P).to(d), f"the {dtype} input of newton_schulz after the call")
 
 
 @pytest.mark.parametrize("nesterov", [True, False], ids=["nesterov", "plain"])
@@ -859,7 +1013,7 @@ def test_muon_reads_options_at_every_step(lab, rng):
     options = [
         [
             {
-                "lr": 0.2 / (t + 1),
+                "lr": 0.05 * (t - 2) ** 2,  # 0 in between: momentum gathers all the same
                 "momentum": 0.9 - 0.1 * t,
                 "nesterov": t % 2 == 0,
                 "ns_steps": 1 + t,
@@ -899,23 +1053,23 @@ def test_muon_skips_missing_gradients(lab, rng):
 
 
 def test_muon_defaults(lab, rng):
-    """lr 0.02, momentum 0.95, Nesterov on, 5 Newton–Schulz steps, no decay."""
-    starts, gradients = muon_starts(rng), muon_gradients(rng, 4)
+    """lr 0.02, momentum 0.95, Nesterov, 5 steps, no decay; and newton_schulz's ε: tiny gradients show it."""
+    starts, gradients = muon_starts(rng), muon_gradients(rng, 4, 1e-6)
     defaults = {"lr": 0.02, "momentum": 0.95, "nesterov": True, "ns_steps": 5, "weight_decay": 0.0}
     params = parameters(starts)
     path = run(lab.Muon(params), params, gradients)
     follows(path, lambda: muon_path(starts, gradients, lambda t, i: defaults), "Muon with its defaults")
 
 
-@pytest.mark.parametrize("shape", [(3,), (), (2, 3, 2)], ids=["1-d", "0-d", "3-d"])
+@pytest.mark.parametrize("shape", [(3,), (), (3, 2, 1), (4, 3, 2, 2)], ids=["1-d", "0-d", "3-d", "4-d"])
 def test_muon_refuses_what_is_no_matrix(lab, rng, shape):
-    """A parameter that isn't 2-D, in any group, also one added later: ValueError at the latest in `step`."""
+    """A parameter that isn't 2-D, in any group, even without gradient: ValueError at the latest in `step`."""
     good, bad = randn(rng, 3, 2), randn(rng, *shape)
 
-    def step(ways):
+    def step(way, gradient):
         matrix, other = parameters([good, bad])
-        matrix.grad, other.grad = good.clone(), bad.clone()
-        optimizer = lab.Muon(ways(matrix, other))
+        matrix.grad, other.grad = good.clone(), gradient
+        optimizer = lab.Muon(way(matrix, other))
         if len(optimizer.param_groups) == 1 and len(optimizer.param_groups[0]["params"]) == 1:
             optimizer.step()
             optimizer.add_param_group({"params": [other]})
@@ -927,7 +1081,9 @@ def test_muon_refuses_what_is_no_matrix(lab, rng, shape):
         "by add_param_group": lambda matrix, other: [matrix],
     }
     for name, way in ways.items():
-        assert_raises(ValueError, lambda way=way: step(way), what=f"a parameter of shape {shape} {name}")
+        for gradient in (bad.clone(), None):
+            what = f"a {shape} parameter {name}, {'without' if gradient is None else 'with'} gradient"
+            assert_raises(ValueError, lambda way=way, g=gradient: step(way, g), what=what)
 
 
 def test_muon_resumes_from_its_state_dict(lab, rng):
@@ -950,9 +1106,25 @@ def test_muon_leaves_gradients_and_graphs_alone(lab, rng):
     check_gradients_and_graphs(lambda params: lab.Muon(params, **MUON), rng, "Muon")
 
 
-def test_muon_keeps_bfloat16(lab, rng):
-    """A bfloat16 parameter stays one."""
-    check_bfloat16(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
+def test_muon_keeps_the_dtype(lab, rng):
+    """A bfloat16 parameter stays one, and moves."""
+    oracle = partial(one_muon_step, **EXACT_MUON)
+    check_dtypes(lambda params: lab.Muon(params, **EXACT_MUON), rng, oracle, "Muon")
+
+
+def test_muon_writes_into_the_weight_itself(lab, rng):
+    """The parameter's memory is what changes, in any layout."""
+    check_memory(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
+
+
+def test_muon_takes_a_late_group(lab, rng):
+    """A group may come by `add_param_group` after the first step; its `params` may be a single tensor."""
+    check_late_group(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
+
+
+def test_muon_shows_nan(lab, rng):
+    """A NaN in a gradient is not swept away."""
+    check_nan(lab.Muon, rng, "Muon")
 
 
 # -------------------------------------------------------------------------------- step 6: schedules
@@ -968,7 +1140,7 @@ def cosine_rates(max_lr, min_lr, warmup, total):
     for s in range(total - warmup):
         share = math.cos(math.pi / 2 * s / (total - warmup)) ** 2
         rates.append(share * max_lr + (1 - share) * min_lr)
-    return rates + [float(min_lr)] * (total + 2)
+    return rates[:total] + [float(min_lr)] * (total + 2)
 
 
 def wsd_rates(max_lr, min_lr, warmup, total, decay_frac=0.2):
@@ -976,7 +1148,10 @@ def wsd_rates(max_lr, min_lr, warmup, total, decay_frac=0.2):
     falling = [((decay - i) * max_lr + i * min_lr) / decay for i in range(decay)]
     rates = [float(max_lr)] * (total - decay) + falling
     rates[:warmup] = warmup_rates(max_lr, warmup)
-    return rates + [float(min_lr)] * (total + 2)
+    return rates[:total] + [float(min_lr)] * (total + 2)
+
+
+NAMES = ("max_lr", "min_lr", "warmup_steps", "total_steps", "decay_frac")
 
 
 def check_schedule(schedule, oracle, arguments, what):
@@ -984,23 +1159,25 @@ def check_schedule(schedule, oracle, arguments, what):
     total = arguments[3]
     rates = [schedule(step, *arguments) for step in range(2 * total + 2)]
     close(rates, lambda: oracle(*arguments), f"{what}{arguments}")
+    first = schedule(step=0, **dict(zip(NAMES, arguments, strict=False)))
+    close(first, lambda: oracle(*arguments)[0], f"step 0 of that, arguments by name: {arguments}")
 
 
 def test_cosine_schedule_shape(lab):
-    """Warm-up from 0 to max_lr at step w − 1, half a cosine wave from step w, min_lr at and after T."""
-    for arguments in ((1.0, 0.1, 5, 17), (0.3, 0.0, 10, 100), (2.0, 0.5, 1, 8)):
+    """Warm-up from 0 to max_lr at step w − 1, half a cosine wave to min_lr (or up to it) at T and after."""
+    for arguments in ((1.0, 0.1, 5, 17), (0.3, 0.0, 10, 100), (0.1, 1.0, 2, 9)):
         check_schedule(lab.lr_cosine, cosine_rates, arguments, "lr_cosine, all steps of ")
 
 
 def test_cosine_without_warmup_or_decay(lab):
-    """`warmup_steps` may be 0 or `total_steps`."""
-    for arguments in ((1.0, 0.1, 0, 7), (1.0, 0.1, 6, 6), (1.0, 0.1, 0, 1)):
+    """`warmup_steps` may be 0, `total_steps` or more: the end beats the warm-up."""
+    for arguments in ((1.0, 0.1, 0, 7), (1.0, 0.1, 6, 6), (1.0, 0.1, 8, 5), (1.0, 0.1, 0, 1)):
         check_schedule(lab.lr_cosine, cosine_rates, arguments, "lr_cosine, all steps of ")
 
 
 def test_wsd_schedule_shape(lab):
     """Warm-up, max_lr until T − int(decay_frac · T), linear to min_lr at T and after; decay_frac is 0.2."""
-    for arguments in ((1.0, 0.1, 5, 20), (0.7, 0.2, 3, 30, 0.5), (2.0, 0.0, 1, 100, 0.29)):
+    for arguments in ((1.0, 0.1, 5, 100), (0.7, 0.2, 3, 30, 0.5), (2.0, 0.0, 1, 100, 0.29)):
         check_schedule(lab.lr_wsd, wsd_rates, arguments, "lr_wsd, all steps of ")
 
 
@@ -1013,6 +1190,8 @@ def test_wsd_phases_may_overlap_or_vanish(lab):
         (1.0, 0.1, 7, 10, 0.6),
         (1.0, 0.1, 2, 10, 0.0),
         (1.0, 0.1, 1, 4, 0.2),
+        (1.0, 0.1, 8, 5, 0.4),
+        (0.1, 1.0, 2, 10, 0.5),
     ):
         check_schedule(lab.lr_wsd, wsd_rates, arguments, "lr_wsd, all steps of ")
 
@@ -1043,24 +1222,25 @@ def torch_clip(gradients, max_norm):
 
 
 def check_clip(lab, gradients, max_norm, what, pack=list):
-    """Norm, gradients, the identity of both p.grad and the weights."""
+    """Norm, gradients in their own memory, the identity of p.grad, the weights."""
     params = with_gradients(gradients)
     held = [p.grad for p in params]
+    memory = [None if p.grad is None else p.grad.detach() for p in params]
     norm = lab.clip_grad_norm_(pack(params), max_norm)
     close(norm, lambda: torch_clip(gradients, max_norm)[0], f"{what}: the norm returned")
     assert_holds(not norm.requires_grad, what="the norm returned carries no graph")
     for i, (p, gradient) in enumerate(zip(params, held, strict=True)):
         assert_holds(p.grad is gradient, what=f"{what}: p.grad is changed in place")
         if gradient is not None:
-            close(gradient, lambda i=i: torch_clip(gradients, max_norm)[1][i], f"{what}: gradient {i}")
+            close(memory[i], lambda i=i: torch_clip(gradients, max_norm)[1][i], f"{what}: gradient {i}")
         assert_holds(bool((p == 1).all()), what="weights are left alone")
 
 
 def test_clip_grad_norm_matches_torch(lab, rng):
     """One 2-norm over all gradients, one factor for all; the norm before clipping comes back."""
-    gradients = [2 * randn(rng, 3, 2), None, randn(rng, 4), 5 * randn(rng, 1)[0]]
-    check_clip(lab, gradients, 0.3, "clipping to 0.3")
-    check_clip(lab, gradients, 1e-5, "clipping to 1e-5")
+    gradients = [strided(2 * randn(rng, 3, 2)), None, randn(rng, 4), 5 + randn(rng, 1)[0].square()]
+    for max_norm in (0.3, 1e-5, 1.5, 0.0):
+        check_clip(lab, gradients, max_norm, f"clipping to {max_norm:g}")
     known = [torch.tensor([3.0, 4.0], dtype=F64), torch.tensor([0.0, 12.0], dtype=F64)]
     check_clip(lab, known, 1.0, "clipping (3, 4) and (0, 12) to 1")
 
@@ -1083,6 +1263,7 @@ def test_clip_scales_a_norm_equal_to_max_norm(lab):
     """The factor is max_norm / (norm + 1e-6): a norm equal to max_norm is scaled a little, as in torch."""
     check_clip(lab, [torch.tensor([3.0, -4.0], dtype=F64)], 5.0, "norm 5, max_norm 5")
     check_clip(lab, [torch.tensor([3e-6, -4e-6], dtype=F64)], 5e-6, "norm 5e-6, max_norm 5e-6")
+    check_clip(lab, [torch.tensor([3e-6, -4e-6], dtype=F64)], 5.5e-6, "norm 5e-6, max_norm 5.5e-6")
 
 
 def test_clip_takes_any_iterable(lab, rng):
@@ -1090,13 +1271,13 @@ def test_clip_takes_any_iterable(lab, rng):
     gradients = [3 * randn(rng, 3, 2), 2 * randn(rng, 4)]
     check_clip(lab, gradients, 0.5, "clipping a generator", pack=iter)
     check_clip(lab, gradients, 0.5, "clipping a tuple", pack=tuple)
-    check_clip(
-        lab,
-        [torch.tensor([[3.0, 4.0]] * 4, dtype=F64)],
-        0.5,
-        "clipping one tensor",
-        pack=lambda params: params[0],
-    )
+    for single in (torch.tensor([[3.0, 4.0]] * 4, dtype=F64), torch.tensor(-3.0, dtype=F64)):
+        what = f"clipping one tensor of shape {tuple(single.shape)}"
+        check_clip(lab, [single], 0.5, what, pack=lambda params: params[0])
+    plain = torch.ones(2, dtype=F64, requires_grad=True)
+    plain.grad = torch.tensor([3.0, 4.0], dtype=F64)
+    norm = lab.clip_grad_norm_(plain, 1.0)
+    close(norm, lambda: torch.tensor(5.0, dtype=F64), "the norm of one tensor that is no Parameter")
 
 
 def test_clip_of_nothing_is_zero(lab):
@@ -1105,23 +1286,32 @@ def test_clip_of_nothing_is_zero(lab):
         "no parameters": [],
         "a generator of none": iter([]),
         "no gradients": with_gradients([None, None]),
+        "one tensor without gradient": nn.Parameter(torch.ones(2, 2)),
     }
     for name, params in nothing.items():
         norm = lab.clip_grad_norm_(params, 1.0)
-        assert_holds(
-            isinstance(norm, torch.Tensor) and norm.ndim == 0, what=f"{name}: a 0-d tensor is returned"
-        )
+        zero = isinstance(norm, torch.Tensor) and norm.ndim == 0 and norm.is_floating_point()
+        assert_holds(zero, what=f"{name}: a 0-d floating-point tensor is returned")
         same(float(norm), lambda: 0.0, f"the norm of {name}")
 
 
-def test_clip_keeps_bfloat16(lab, rng):
-    """bfloat16 gradients give a bfloat16 norm and stay bfloat16."""
+def test_clip_keeps_the_dtype(lab, rng):
+    """16-bit gradients give a norm of their dtype and keep it."""
     gradient = 3 * randn(rng, 4, 3)
-    p = nn.Parameter(torch.ones(4, 3, dtype=BF16))
-    p.grad = gradient.to(BF16)
-    norm = lab.clip_grad_norm_([p], 1.0)
-    rough(norm, lambda: gradient.norm().to(BF16), "the norm of a bfloat16 gradient")
-    rough(p.grad, lambda: (gradient / gradient.norm()).to(BF16), "a bfloat16 gradient, clipped")
+    for dtype in (F32, BF16, F16):
+        p = nn.Parameter(torch.ones(4, 3, dtype=dtype))
+        p.grad = gradient.to(dtype)
+        norm = lab.clip_grad_norm_([p], 1.0)
+        rough(norm, lambda d=dtype: gradient.norm().to(d), f"the norm of a {dtype} gradient")
+        rough(p.grad, lambda d=dtype: (gradient / gradient.norm()).to(d), f"a {dtype} gradient, clipped")
+
+
+def test_clip_records_nothing(lab, rng):
+    """Gradients that carry a graph give a norm without one."""
+    p = nn.Parameter(1 + randn(rng, 3).square())
+    p.grad = torch.autograd.grad((p**3).sum(), p, create_graph=True)[0]
+    norm = lab.clip_grad_norm_([p], 0.1)
+    assert_holds(not norm.requires_grad, what="the norm of gradients with a graph carries none")
 
 
 class Model(nn.Module):
@@ -1160,14 +1350,15 @@ def full_batch(weights, batches, ignore_index=-100):
     return loss.detach(), [p.grad for p in model.parameters()]
 
 
-def check_accumulation(lab, rng, batches, what, pack=list, **options):
+def check_accumulation(lab, rng, batches, what, pack=list, training=True, **options):
     """Gradients are added to those already there; the loss is the full batch's mean over valid tokens."""
     weights = [randn(rng, 4, 5), randn(rng, 5, 3)]
     there = [randn(rng, 4, 5), randn(rng, 5, 3)]
-    model = Model(*weights)
+    model = Model(*weights).train(training)
+    passed = [(x.clone(), y.clone()) for x, y in batches]
     for p, gradient in zip(model.parameters(), there, strict=True):
         p.grad = gradient.clone()
-    loss = lab.accumulate_gradients(model, pack([(x.clone(), y.clone()) for x, y in batches]), **options)
+    loss = lab.accumulate_gradients(model, pack(passed), **options)
     for i, p in enumerate(model.parameters()):
         near(
             p.grad,
@@ -1176,12 +1367,17 @@ def check_accumulation(lab, rng, batches, what, pack=list, **options):
         )
     near(loss, lambda: full_batch(weights, batches, **options)[0], f"{what}: the loss returned")
     assert_holds(not loss.requires_grad, what=f"{what}: the loss returned is detached")
+    assert_holds(model.training is training, what=f"{what}: the model stays in its mode")
+    for (x, y), (given_x, given_y) in zip(batches, passed, strict=True):
+        same(given_x, lambda x=x: x, f"{what}: x after the call")
+        same(given_y, lambda y=y: y, f"{what}: y after the call")
+        assert_holds(not given_x.requires_grad, what=f"{what}: x needs no gradient after the call")
 
 
 def test_accumulation_equals_full_batch_with_uneven_masks(lab, rng):
     """Pieces of different shapes, with 3, 1, 0 and 7 valid tokens, give the gradients of one batch of 11."""
     check_accumulation(lab, rng, pieces(rng), "accumulation")
-    check_accumulation(lab, rng, pieces(rng)[1:2], "accumulation of one micro-batch")
+    check_accumulation(lab, rng, pieces(rng)[1:2], "accumulation of one micro-batch", training=False)
 
 
 def test_accumulation_walks_its_micro_batches_once(lab, rng):
@@ -1189,30 +1385,61 @@ def test_accumulation_walks_its_micro_batches_once(lab, rng):
     check_accumulation(lab, rng, pieces(rng), "accumulation over a generator", pack=iter)
 
 
-@pytest.mark.parametrize("ignore_index", [-1, 1], ids=["minus-one", "a-class"])
+@pytest.mark.parametrize("ignore_index", [-1, 0, 1], ids=["minus-one", "class-0", "a-class"])
 def test_accumulation_obeys_ignore_index(lab, rng, ignore_index):
     """`ignore_index` decides both what is counted and what is summed."""
     batches = pieces(rng, ignore_index)
     check_accumulation(lab, rng, batches, f"ignore_index {ignore_index}", ignore_index=ignore_index)
 
 
+class Saved:
+    """A tensor that autograd keeps for a backward; it dies with the graph."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
 def test_accumulation_holds_one_graph_at_a_time(lab, rng):
-    """One forward and one backward a micro-batch, before the next forward: memory of one micro-batch."""
+    """One forward and one backward a micro-batch, which frees its graph: memory of one micro-batch."""
     batches = [batch for batch in pieces(rng) if (batch[1] != -100).any()]
     model = Model(randn(rng, 4, 5), randn(rng, 5, 3))
-    lab.accumulate_gradients(model, batches)
+    alive: weakref.WeakSet[Saved] = weakref.WeakSet()
+    left_over: list[int] = []
+
+    def save(tensor):
+        saved = Saved(tensor.detach())  # attached, an operation's result would hold its own graph
+        alive.add(saved)
+        return saved
+
+    def call(x):
+        left_over.append(len(alive))
+        return model(x)
+
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda saved: saved.tensor):
+        lab.accumulate_gradients(call, batches)
     in_turn = model.events == ["forward", "backward"] * len(batches)
     assert_holds(in_turn, what="forward and backward take turns, one of each a micro-batch")
+    assert_holds(not any(left_over), what="no graph of an earlier micro-batch is alive in a forward")
+
+
+def test_accumulation_keeps_the_dtype(lab, rng):
+    """A bfloat16 model's loss is bfloat16."""
+    weights, batches = [randn(rng, 4, 5), randn(rng, 5, 3)], pieces(rng)
+    model = Model(*(w.to(BF16) for w in weights))
+    loss = lab.accumulate_gradients(model, [(x.to(BF16), y) for x, y in batches])
+    rough(loss, lambda: full_batch(weights, batches)[0].to(BF16), "the loss of a bfloat16 model")
 
 
 def test_accumulation_with_nothing_valid(lab, rng):
-    """All ignored: the loss is NaN, and exactly nothing is added to the gradients."""
+    """All ignored: the loss is NaN, and 0 is added to the gradients: where there was none, zeros."""
     batches = [(x, torch.full_like(y, -100)) for x, y in pieces(rng)[:2]]
-    there = [randn(rng, 4, 5), randn(rng, 5, 3)]
-    model = Model(randn(rng, 4, 5), randn(rng, 5, 3))
-    for p, gradient in zip(model.parameters(), there, strict=True):
-        p.grad = gradient.clone()
-    loss = lab.accumulate_gradients(model, batches)
-    same(loss, lambda: torch.tensor(math.nan, dtype=F64), "the loss of nothing")
-    for i, p in enumerate(model.parameters()):
-        same(p.grad, lambda i=i: there[i], f"gradient {i} after a batch of nothing")
+    weights, there = [randn(rng, 4, 5), randn(rng, 5, 3)], [randn(rng, 4, 5), randn(rng, 5, 3)]
+    for before in (there, [None, None]):
+        model = Model(*weights)
+        for p, gradient in zip(model.parameters(), before, strict=True):
+            p.grad = None if gradient is None else gradient.clone()
+        loss = lab.accumulate_gradients(model, batches)
+        same(loss, lambda: torch.tensor(math.nan, dtype=F64), "the loss of nothing")
+        for p, gradient, w in zip(model.parameters(), before, weights, strict=True):
+            what = f"a gradient after a batch of nothing, {'none' if gradient is None else 'one'} before"
+            same(p.grad, lambda g=gradient, w=w: torch.zeros_like(w) if g is None else g, what)

@@ -189,8 +189,8 @@ def cross_entropy(
     with an offset of 1e7 are right to 2e-6, and logits of 1e300 give the right value; a probability is
     never formed before its logarithm is taken.
     Ignored rows may hold NaN or inf: they leave the loss and the gradients of all other rows as they
-    are, and should get gradient 0 themselves. All rows ignored, as in torch: "mean" is NaN with gradients exactly 0, "sum" is 0,
-    "none" is zeros.
+    are, and should get gradient 0 themselves. All rows ignored, as in torch: "mean" is NaN with gradients
+    exactly 0, "sum" is 0, "none" is zeros. NaN in a row that counts is not hidden.
 
     Source: Szegedy et al. 2016, Rethinking the Inception Architecture (label smoothing).
     """
