@@ -50,7 +50,8 @@ def _row(found: Verification, trial: Trial) -> Row:
 def is_named(trial: Trial, sketches: SketchBook) -> bool:
     """Whether a failure of this mistake would be shown with its name."""
     return any(
-        trial.mistake.id in sketches.match_check(run.verdict.test, *run.failure)
+        trial.mistake.id in sketches.match(run.verdict.test, found.index, found.value, found.allowed)
         for run in trial.failures
-        if run.failure is not None
+        for found in [run.failure]
+        if found is not None
     )

@@ -12,12 +12,47 @@ from pathlib import Path
 
 from grader import verdicts
 from grader.course import Lab, Mistake
-from grader.diagnosis import SketchBook, sketch
+from grader.diagnosis import Sketch, SketchBook, sketch
 from grader.implementations import apply_mistake
 from grader.running import Job, Judged, collect_tests, run_jobs
+from grader.verdicts import Verdict
 
 FEW = 20  # a share of mistakes for a process: fewer are tried sooner than it has imported torch
 MOST_PROCESSES = 8
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The check that ended a test: its place in the test, the wrong value, how wrong it was."""
+
+    index: int
+    value: Sketch
+    allowed: float
+    ratio: float  # error / allowed; infinite for what no tolerance covers
+    interval: bool
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One test on one file, condensed.
+
+    It holds no tensor: those would cross from another process as open files, of which there are few.
+    """
+
+    verdict: Verdict
+    failure: Failure | None
+    expected: tuple[Sketch | None, ...]  # of each check; None where it is one quantity of a trajectory
+
+
+def condense(judged: Judged) -> Tried:
+    """Keep of a judged test what the proof of the tests needs."""
+    failure = None
+    if judged.failure is not None:
+        index, check = judged.failure
+        ratio = math.inf if judged.verdict.verdict == verdicts.ERROR else check.ratio
+        failure = Failure(index, sketch(check.actual, check.part), check.allowed, ratio, check.interval)
+    expected = [None if c.part or c.interval else sketch(c.expected) for c in judged.checks]
+    return Tried(judged.verdict, failure, tuple(expected))
 
 
 @dataclass(frozen=True)
@@ -25,10 +60,10 @@ class Trial:
     """One mistake and what its own step's tests said of it."""
 
     mistake: Mistake
-    runs: tuple[Judged, ...]
+    runs: tuple[Tried, ...]
 
     @property
-    def failures(self) -> list[Judged]:
+    def failures(self) -> list[Tried]:
         return [run for run in self.runs if not run.verdict.passed]
 
     @property
@@ -37,12 +72,8 @@ class Trial:
 
         An exception, a wrong type or shape count as infinite; leaving an interval does not count.
         """
-        ratios = [
-            math.inf if run.verdict.verdict == verdicts.ERROR else run.failure[1].ratio
-            for run in self.failures
-            if run.failure is not None and not run.failure[1].interval
-        ]
-        return max(ratios, default=0.0)
+        found = [run.failure for run in self.failures if run.failure is not None]
+        return max((failure.ratio for failure in found if not failure.interval), default=0.0)
 
 
 def try_mistakes(
@@ -85,7 +116,7 @@ def _try_here(
     trials: list[Trial] = []
 
     def keep(place: int, judged: list[Judged]) -> None:
-        trials.append(Trial(mistakes[place], tuple(judged)))
+        trials.append(Trial(mistakes[place], tuple(condense(one) for one in judged)))
         if on_trial is not None:
             on_trial(trials[-1])
 
@@ -112,6 +143,5 @@ def sketch_mistakes(lab: Lab, trials: Iterable[Trial], seed: int) -> SketchBook:
     for trial in trials:
         for run in trial.failures:
             if run.failure is not None:
-                index, check = run.failure
-                book.add(run.verdict.test, index, trial.mistake.id, sketch(check.actual, check.part))
+                book.add(run.verdict.test, run.failure.index, trial.mistake.id, run.failure.value)
     return book

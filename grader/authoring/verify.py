@@ -11,9 +11,9 @@ from pathlib import Path
 from grader import verdicts
 from grader.authoring.generate import PRACTICE_SEED, generate_curriculum, generate_lab
 from grader.authoring.pages import Measurements
-from grader.authoring.trials import Trial, run_checks, sketch_mistakes, try_mistakes
+from grader.authoring.trials import Trial, condense, run_checks, sketch_mistakes, try_mistakes
 from grader.course import Course, CourseError, Lab, Mistake
-from grader.diagnosis import Sketch, SketchBook, sketch
+from grader.diagnosis import Sketch, SketchBook
 from grader.implementations import apply_mistake
 from grader.running import Judged, collect_tests
 from grader.verdicts import function_name
@@ -158,7 +158,7 @@ def _edit_problems(lab: Lab, mistake: Mistake) -> Iterator[str]:
 
 
 def _trial_problems(trials: Iterable[Trial], solution: Sequence[Judged]) -> Iterator[str]:
-    expected = {run.verdict.test: _expected_sketches(run) for run in solution}
+    expected = {run.verdict.test: condense(run).expected for run in solution}
     for trial in trials:
         id, step = trial.mistake.id, trial.mistake.step
         if not trial.failures:
@@ -167,15 +167,10 @@ def _trial_problems(trials: Iterable[Trial], solution: Sequence[Judged]) -> Iter
             yield f"mistake {id!r} fails by {trial.margin:.2g} times the tolerance only, not by {MARGIN:.0f}"
         for run in trial.runs:
             test = run.verdict.test
-            for ours, theirs in zip(_expected_sketches(run), expected[test], strict=False):
+            for ours, theirs in zip(run.expected, expected[test], strict=False):
                 if ours is not None and theirs is not None and not ours.fits(theirs, 0.0):
                     yield f"{test}: an expected value depends on the code under test (mistake {id!r})"
                     break
-
-
-def _expected_sketches(run: Judged) -> list[Sketch | None]:
-    """The expected value of each check; None where it is one quantity of a trajectory."""
-    return [None if check.part or check.interval else sketch(check.expected) for check in run.checks]
 
 
 def _sketch_problems(lab: Lab, made: SketchBook) -> Iterator[str]:

@@ -114,8 +114,7 @@ class LayerNorm(nn.Module):
 
         The variance is taken in two passes (first the mean, then the mean square of what is left), so that
         a float64 row near 1e8 is right to 1e-6. ε stands inside the root. Gradients flow through
-        both statistics. For float16 and bfloat16, as in torch, everything up to and including the
-        multiplication by `weight` and the addition of `bias` happens in float32 and is rounded once.
+        both statistics. float16 and bfloat16 are best computed in float32 and rounded once.
         """
         raise NotImplementedError("lab 02, step 2: LayerNorm.forward (README section 2)")
 
@@ -141,7 +140,7 @@ class RMSNorm(nn.Module):
 
         ε is the same number for every dtype and stands inside the root; a row of zeros gives zeros.
         For float16 and bfloat16 the squares are taken and added up in float32 (300² does not fit into
-        float16). As in torch the multiplication by `weight` comes before the rounding.
+        float16).
         """
         raise NotImplementedError("lab 02, step 2: RMSNorm.forward (README section 2)")
 
@@ -172,9 +171,9 @@ def cross_entropy(
     Stability: log p = z − log Σ exp(z) with z = x − max x, each row by its own maximum. So float32 logits
     with an offset of 1e7 are right to 2e-6, and logits of 1e300 give the right value; a probability is
     never formed before its logarithm is taken.
-    Ignored rows may hold NaN or inf: they leave the loss and every gradient as they are, and get
-    gradient 0 themselves. All rows ignored, as in torch: "mean" is NaN with gradients exactly 0, "sum" is 0,
-    "none" is zeros.
+    Ignored rows may hold NaN or inf: they leave the loss and the gradients of all other rows as they
+    are, and should get gradient 0 themselves. All rows ignored, as in torch: "mean" is NaN with gradients
+    exactly 0, "sum" is 0, "none" is zeros. NaN in a row that counts is not hidden.
 
     Source: Szegedy et al. 2016, Rethinking the Inception Architecture (label smoothing).
     """
@@ -224,7 +223,7 @@ class AdamW(Optimizer):
         schedules write there. A parameter without gradient (`p.grad is None`) is neither moved nor
         decayed nor counted; a gradient of zeros is a gradient.
         State: m, v and the step count t of each parameter live in `self.state[p]`, so that `state_dict`
-        continues exactly where it stopped. m and v have the parameter's dtype and carry no graph.
+        continues exactly where it stopped. They carry no graph. t is a whole number.
         `p.grad` is not changed.
         """
         raise NotImplementedError("lab 02, step 4: AdamW.step (README section 4)")
@@ -297,8 +296,9 @@ class Muon(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group as `Optimizer.add_param_group` does, but refuse what isn't a matrix.
 
-        A group with a parameter that isn't 2-D is a ValueError, and the optimizer stays as it was. The
-        constructor comes through here too, so the check holds for every group.
+        A group with a parameter that isn't 2-D is a ValueError, here or at the latest in `step`. The
+        constructor comes through here too, so the check holds for every group. `params` of a group may be
+        a generator: walk over what the base class has stored, not over the argument.
         """
         raise NotImplementedError("lab 02, step 5: Muon.add_param_group (README section 5)")
 
