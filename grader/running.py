@@ -80,6 +80,7 @@ def _run(lab: Lab, seed: int, session: _Session) -> None:
         "-pno:terminal",
         "--capture=no",  # a student's prints belong to whoever started this process
         "-pno:cacheprovider",
+        "-pno:logging",  # looks at every logger around every test
         "-pno:unraisableexception",  # collects garbage five times a run, and a lab test starts no thread
         "--disable-plugin-autoload",  # only what the course itself brings
     ]

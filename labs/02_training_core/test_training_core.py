@@ -1426,7 +1426,7 @@ def test_accumulation_keeps_the_dtype(lab, rng):
     """A bfloat16 model's loss is bfloat16."""
     weights, batches = [randn(rng, 4, 5), randn(rng, 5, 3)], pieces(rng)
     model = Model(*(w.to(BF16) for w in weights))
-    loss = lab.accumulate_gradients(model, [(x.to(BF16), y) for x, y in batches])
+    loss = lab.accumulate_gradients(model, [(x.to(BF16), y.clone()) for x, y in batches])
     rough(loss, lambda: full_batch(weights, batches)[0].to(BF16), "the loss of a bfloat16 model")
 
 
