@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from grader.verdicts import one_line
+
 Value = Tensor | float | int | bool | None | Sequence[float]
 Trajectory = Sequence[Mapping[str, Tensor | float]]
 
@@ -269,12 +271,3 @@ def _explain(
 def _last(trajectory: Trajectory) -> Tensor:
     """The last step's quantities as one row."""
     return torch.cat([_as_float64(value).flatten() for value in trajectory[-1].values()])
-
-
-def one_line(error: BaseException, most: int = 200) -> str:
-    """What an exception says, in one line of at most `most` characters; it may fail to say anything."""
-    try:
-        text = " ".join(str.split(str(error)))
-    except BaseException:  # an exercise's own __str__ may raise whatever it likes
-        return "(its message can't be shown)"
-    return text if len(text) <= most else text[: most - 1] + "…"

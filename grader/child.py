@@ -13,7 +13,7 @@ from typing import Any
 
 from grader.course import Lab, load_lab
 from grader.process import Send, open_channel
-from grader.verdicts import ERROR, WRONG
+from grader.verdicts import ERROR, WRONG, one_line
 
 
 def child() -> None:
@@ -28,15 +28,8 @@ def child() -> None:
         else:
             _run_job(lab, job, send)
     except BaseException as error:  # also an interrupt: whatever it is, the parent hears of it
-        send("fault", message=_described(error))
+        send("fault", message=f"{type(error).__name__}: {one_line(error)}".removesuffix(": "))
     os._exit(0)
-
-
-def _described(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
-    except BaseException:  # a submission's own exception, whose text can't be had either
-        return type(error).__name__
 
 
 def _run_job(lab: Lab, job: dict[str, Any], send: Send) -> None:
@@ -48,7 +41,7 @@ def _run_job(lab: Lab, job: dict[str, Any], send: Send) -> None:
     try:
         book = SketchBook.load(lab.sketches)
     except ValueError:
-        book = None  # stale sketches cost the names of mistakes, and `grader verify` reports them; no marks
+        book = None  # damaged sketches cost the names of mistakes, no marks; `grader verify` reports them
     direct = book if book is not None and book.seed == job["seed"] else None
     send("ready")
     with _restored(), contextlib.suppress(implementations.BrokenImplementation, NotImplementedError):

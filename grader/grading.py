@@ -25,8 +25,7 @@ from grader.files import scratch_folder, sweep_scratch
 from grader.gradebook import Gradebook, attempt_key
 from grader.intake import Submission, find_submissions
 from grader.marking import Result, mark
-from grader.process import one_line
-from grader.verdicts import GRADER_ERROR, MISSING, Verdict
+from grader.verdicts import GRADER_ERROR, MISSING, Verdict, one_line
 from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
 
 GRADEBOOK = "gradebook.sqlite"

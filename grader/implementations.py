@@ -10,8 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from grader.checks import MissingName, one_line
+from grader.checks import MissingName
 from grader.course import CourseError, Lab, Mistake
+from grader.verdicts import one_line
 
 MODULE_NAME = "implementation_under_test"
 

@@ -38,7 +38,6 @@ VERDICTS = pytest.StashKey[dict[str, tuple[Lab, list[Verdict]]]]()  # by lab nam
 
 REPLACED_STREAMS: list[tuple[object, object]] = []  # kept: a wrapper that is dropped closes the real stream
 TEST_SECONDS = 60.0  # a test of a lab takes a second at most; after this, the exercise hangs
-MOST_LINES = 8
 MOST_COLUMNS = 90
 
 
@@ -60,20 +59,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Find out which items are tests of a lab; keep only the wanted step's."""
-    labs: dict[Path, Lab | None] = {}
+    labs: dict[Path, tuple[Lab, Path] | None] = {}  # folder → its lab and the file under test
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
     try:
         for item in items:
             folder = item.path.parent
             if folder not in labs:
-                labs[folder] = _lab_of(folder, config.stash.get(KNOWN_LAB, None))
-            lab = labs[folder]
-            if lab is None:
+                found = _lab_of(folder, config.stash.get(KNOWN_LAB, None))
+                labs[folder] = (found, _implementation(config, found)) if found else None
+            known = labs[folder]
+            if known is None:
                 kept.append(item)
                 continue
+            lab, item.stash[IMPLEMENTATION] = known
             item.stash[LAB] = lab
-            item.stash[IMPLEMENTATION] = _implementation(config, lab)
             # The course turns its own warnings into errors; a student's warning fails no test.
             item.add_marker(pytest.mark.filterwarnings("default"), append=False)
             wanted = config.getoption("--step")
@@ -260,7 +260,7 @@ def _explain_error(item: pytest.Item, error: BaseException, path: Path) -> tuple
     if isinstance(error, BrokenImplementation):
         return str(error), None
     if isinstance(error, checks.MissingName):
-        return f"{error}; the stub had it (step {_step_number(item)})", None
+        return f"{error}; the stub had it (step {item.stash[LAB].step_of(item.name).number})", None
     if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
         return "the exercise skipped its own test, which counts as not passed", None
     lines = [describe_error(error, path)]
@@ -270,7 +270,7 @@ def _explain_error(item: pytest.Item, error: BaseException, path: Path) -> tuple
         lines.append(f"  in the test, line {frames[-1].lineno}: {_shortened(frames[-1].line or '')}")
     if "NoneType" in lines[0]:
         lines.append("  is a `return` missing in the exercise?")
-    if isinstance(error, TypeError) and frames and str(path) not in lines[0] and path.name not in lines[0]:
+    if isinstance(error, TypeError) and frames and path.name not in lines[0]:
         lines.append("  the stub's signatures must stay as they were")
     check = checks.Check("", False, 0.0, f"raised {type(error).__name__}")
     index = len(item.stash[LOG].checks) if LOG in item.stash else 0
@@ -290,9 +290,12 @@ def _with_diagnosis(
     book = _sketches(item.config, lab)
     ids = book.match_check(item.name, index, check) if book else []
     if book and ids:
-        lines = [*lines[: MOST_LINES - 2], "  looks like: " + ", or ".join(book.names[id] for id in ids)]
+        lines = [
+            *lines[: verdicts.MESSAGE_LINES - 2],
+            "  looks like: " + ", or ".join(book.names[id] for id in ids),
+        ]
     section = lab.step_of(item.name).section
-    lines = [*lines[: MOST_LINES - 1], f"  → README section {section}"]
+    lines = [*lines[: verdicts.MESSAGE_LINES - 1], f"  → README section {section}"]
     return "\n".join(lines), ids[0] if ids else None
 
 
@@ -303,12 +306,8 @@ def _is_to_do(error: NotImplementedError, path: Path) -> bool:
 
 
 def _to_do_line(error: NotImplementedError) -> str:
-    text = checks.one_line(error)
+    text = verdicts.one_line(error)
     return f"to do: {text}" if text else "to do"
-
-
-def _step_number(item: pytest.Item) -> int:
-    return item.stash[LAB].step_of(item.name).number
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.files import scratch_folder
+from grader.verdicts import MESSAGE_LINES, printable
 
 OUTPUT_BYTES = 64 * 1024  # of what a process prints, this much is kept
 EVENT_BYTES = 64 * 1024  # a longer line on the channel is not ours
-MESSAGE_LINES, MESSAGE_CHARS = 8, 200  # most lines of a message, most characters of a line
 TICK = 0.05  # how often the reader of a full queue looks whether it is still wanted
 
 # Only these reach the child: whatever else is set here may be a secret, or change what a test sees.
@@ -215,17 +215,7 @@ def clean(text: object) -> str:
     if not isinstance(text, str):
         return ""
     whole = text.encode("utf-8", "replace").decode()
-    return "\n".join(map(_clean_line, whole.splitlines()[:MESSAGE_LINES]))
-
-
-def one_line(text: object, most: int = MESSAGE_CHARS) -> str:
-    """A message as one bounded line."""
-    return _clean_line(" ".join(str(text).split()), most)
-
-
-def _clean_line(line: str, most: int = MESSAGE_CHARS) -> str:
-    cut = line if len(line) <= most else line[: most - 1] + "…"
-    return "".join(c if c.isprintable() else " " for c in cut.encode("utf-8", "replace").decode())
+    return "\n".join(map(printable, whole.splitlines()[:MESSAGE_LINES]))
 
 
 def open_channel() -> tuple[dict[str, Any], Send]:

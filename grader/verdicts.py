@@ -17,6 +17,8 @@ GRADER_ERROR = "grader error"
 
 VERDICTS = (PASS, WRONG, ERROR, TO_DO, TIME_OUT, MEMORY, CRASHED, FORBIDDEN, MISSING, GRADER_ERROR)
 
+MESSAGE_LINES, MESSAGE_CHARS = 8, 200  # most lines of a message, most characters of a line
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -36,3 +38,18 @@ class Verdict:
 def function_name(test: str) -> str:
     """The test function of a test id: without its parameters."""
     return test.partition("[")[0]
+
+
+def one_line(said: object, most: int = MESSAGE_CHARS) -> str:
+    """A text, or what an exception says, as one printable line of at most `most` characters."""
+    try:
+        text = " ".join(str.split(str(said)))
+    except BaseException:  # a submission's own __str__ may raise whatever it likes
+        return "(its message can't be shown)"
+    return printable(text, most)
+
+
+def printable(line: str, most: int = MESSAGE_CHARS) -> str:
+    """A line without control characters or half ones, cut with an ellipsis where it is longer than `most`."""
+    cut = line if len(line) <= most else line[: most - 1] + "…"
+    return "".join(c if c.isprintable() else " " for c in cut.encode("utf-8", "replace").decode())

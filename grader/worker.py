@@ -19,16 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from grader.course import Lab
-from grader.process import (
+from grader.process import OUTPUT_BYTES, TICK, Process, clean
+from grader.verdicts import (
+    CRASHED,
+    ERROR,
+    GRADER_ERROR,
     MESSAGE_CHARS,
     MESSAGE_LINES,
-    OUTPUT_BYTES,
-    TICK,
-    Process,
-    clean,
+    MISSING,
+    TIME_OUT,
+    VERDICTS,
+    WRONG,
+    Verdict,
     one_line,
 )
-from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, VERDICTS, WRONG, Verdict
 
 CHILD = "grader.child"  # the module of the other side
 NAMED = "  looks like: "  # how the line begins that names a mistake

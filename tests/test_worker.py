@@ -13,8 +13,9 @@ import pytest
 
 from grader.course import Lab
 from grader.diagnosis import SketchBook, sketch
-from grader.process import OUTPUT_BYTES, clean, one_line
+from grader.process import OUTPUT_BYTES, clean
 from grader.running import Job, Judged, run_jobs
+from grader.verdicts import one_line
 from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
 from tests.tiny_course import PLAN, SOLUTION, is_running, make_course
 
