@@ -32,6 +32,7 @@ class Step(_Model):
     title: Text
     points: Annotated[int, Field(ge=0)]
     mandatory: bool = False  # not passed: the whole lab is worth 0 points
+    bonus: bool = False  # its points come on top of the lab's maximum
     section: Text  # number of the page's section that explains it
     todo: Annotated[tuple[Text, ...], Field(min_length=1)]  # dotted names whose bodies the student writes
     tests: Annotated[tuple[Text, ...], Field(min_length=1)]  # test functions, without parameters
@@ -55,6 +56,22 @@ class Mistake(_Model):
 _MISTAKES = TypeAdapter(tuple[Mistake, ...])
 
 
+# Imports that are harmless in any lab; a lab's own list replaces it.
+HARMLESS_IMPORTS = (
+    *("__future__", "abc", "collections", "copy", "dataclasses", "enum", "functools", "itertools", "logging"),
+    *("math", "matplotlib", "numbers", "numpy", "random", "sys", "threading", "time", "torch", "typing"),
+    *("typing_extensions", "warnings"),
+)
+
+
+class Rules(_Model):
+    """What a submission may not use instead of writing it, and which imports go without a question."""
+
+    imports: tuple[Text, ...] = HARMLESS_IMPORTS  # top-level modules
+    banned_operators: tuple[Text, ...] = ()  # of the dispatcher, with wildcards: "aten::*layer_norm*"
+    banned_names: tuple[Text, ...] = ()  # classes, functions or whole modules: "torch.optim.adamw"
+
+
 class Lab(_Model):
     """One lab: its manifest, its mistakes, and where its files lie."""
 
@@ -66,6 +83,7 @@ class Lab(_Model):
     test_file: Text
     steps: Annotated[tuple[Step, ...], Field(min_length=1)]
     mistakes: tuple[Mistake, ...] = ()
+    rules: Rules = Rules()
 
     @property
     def number(self) -> str:
@@ -97,7 +115,7 @@ class Lab(_Model):
 
     @property
     def max_points(self) -> int:
-        return sum(step.points for step in self.steps)
+        return sum(step.points for step in self.steps if not step.bonus)
 
     @cached_property
     def _step_by_function(self) -> dict[str, Step]:

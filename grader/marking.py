@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grader.course import Lab, Step
-from grader.verdicts import GRADER_ERROR, PASS, Verdict, function_name
+from grader.verdicts import GRADER_ERROR, PASS, Finding, Verdict, function_name
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Result:
     steps: tuple[StepMarks, ...]
     tests: tuple[Verdict, ...]
     seconds: float
+    findings: tuple[Finding, ...] = ()
 
 
 def mark(

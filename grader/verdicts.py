@@ -29,10 +29,21 @@ class Verdict:
     message: str = ""  # at most eight lines; empty for a pass
     seconds: float = 0.0
     mistake: str | None = None  # id of the known mistake whose result this is
+    check: str = ""  # what the check compared that decided a "wrong"
 
     @property
     def passed(self) -> bool:
         return self.verdict == PASS
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line of a submission that a person should look at before its step is marked."""
+
+    step: int
+    rule: str  # a few words: "import outside the list"
+    line: int  # 0: the file as a whole
+    text: str  # the line itself, printable
 
 
 def function_name(test: str) -> str:

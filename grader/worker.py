@@ -54,13 +54,14 @@ class Judgement:
     """What became of one submission: a verdict for every planned test, in order.
 
     `message` is one line about the submission as a whole ("" when there is nothing to say), `output` the
-    beginning of what it printed.
+    beginning of what it printed, `layers` what confined it ("landlock 7", "seccomp", "limits").
     """
 
     verdicts: tuple[Verdict, ...]
     message: str = ""
     seconds: float = 0.0
     output: str = ""
+    layers: tuple[str, ...] = ()
 
 
 class Stopped(Exception):
