@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import sys
 import traceback
 from collections.abc import Iterator
@@ -27,7 +28,11 @@ def load(path: Path) -> ModuleType:
     Raises BrokenImplementation with one line if it can't be read, parsed or run.
     A name that the module lacks raises MissingName when a test asks for it.
     """
-    code = _compile(path, *_stamp(path))
+    return run_code(_compile(path, *_stamp(path)), path)
+
+
+def run_code(code: CodeType, path: Path) -> ModuleType:
+    """Run a file's code as a fresh module; `load` without the reading."""
     module = ModuleType(MODULE_NAME)
     module.__file__ = str(path)
     sys.modules[MODULE_NAME] = module  # dataclasses and pickle look their module up
@@ -37,9 +42,11 @@ def load(path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         raise BrokenImplementation(describe_error(error, path)) from None
+    written = [name for name in module.__dict__ if not name.startswith("_")]
 
     def missing(name: str) -> object:
-        raise MissingName(f"{path.name} defines no {name!r}")
+        near = difflib.get_close_matches(name, written, n=1)
+        raise MissingName(f"{path.name} defines no {name!r}" + (f"; it has {near[0]!r}" if near else ""))
 
     module.__dict__.setdefault("__getattr__", missing)
     return module
@@ -57,11 +64,19 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _compile(path: Path, mtime: int, size: int) -> CodeType:
     """Compile once for each version of the file; every test then gets a module of its own."""
     try:
-        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        return compile_source(path.read_bytes(), path)
+    except OSError as error:
+        raise BrokenImplementation(f"{path.name}: {error}") from None
+
+
+def compile_source(source: bytes, path: Path) -> CodeType:
+    """Compile a file's bytes; BrokenImplementation with one line if that can't be done."""
+    try:
+        return compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         text = f": {error.text.strip()}" if error.text else ""
         raise BrokenImplementation(f"{path.name} line {error.lineno}: {error.msg}{text}") from None
-    except (ValueError, OSError, MemoryError, RecursionError) as error:
+    except (ValueError, MemoryError, RecursionError) as error:
         raise BrokenImplementation(f"{path.name}: {error or type(error).__name__}") from None
 
 
@@ -69,10 +84,12 @@ def describe_error(error: BaseException, path: Path) -> str:
     """An exception in one line, with the line of `path` that it passed last."""
     said = one_line(error)
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    if not frames:
-        return text
-    return f"{path.name} line {frames[-1].lineno}: {text}"
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == str(path)
+    ]
+    return f"{path.name} line {lines[-1]}: {text}" if lines else text
 
 
 def apply_mistake(source: str, mistake: Mistake) -> str:

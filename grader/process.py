@@ -1,11 +1,7 @@
-"""A child process that talks on a private channel, and whose every end takes its session with it.
+"""A process of the grader's own that takes jobs and reports events, and whose end takes its session with it.
 
-Events come as lines of JSON on the pipe that was the child's stdout; what it prints, from Python or C, goes
-to another pipe, is read at once and kept up to a bound. The process has a session of its own, which is
-killed as a whole.
-
-A process that a submission starts in yet another session is not found, and survives until the jail of the
-next version.
+Jobs and events are lines of JSON, on the pipes that were its standard input and output; what is printed goes
+to another pipe and is kept up to a bound.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from grader.files import scratch_folder
 from grader.verdicts import MESSAGE_LINES, printable
 
 OUTPUT_BYTES = 64 * 1024  # of what a process prints, this much is kept
+TAIL_BYTES = 16 * 1024  # of that, from its end
 EVENT_BYTES = 64 * 1024  # a longer line on the channel is not ours
 TICK = 0.05  # how often the reader of a full queue looks whether it is still wanted
 
@@ -53,8 +50,6 @@ class Process:
 
     def __init__(self, module: str, job: dict[str, Any]):
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue(maxsize=100)
-        self._kept = bytearray()
-        self._thrown_away = 0
         self._stopping = False
         self._exit_status: int | None = None
         self._scratch = scratch_folder()
@@ -66,29 +61,32 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self._scratch.name,
-                env=_environment(self._scratch.name),
+                env=environment(self._scratch.name),
                 start_new_session=True,
                 bufsize=0,
             )
         except BaseException:
             self._scratch.cleanup()
             raise
-        self._readers = [
-            threading.Thread(target=self._read_events, daemon=True),
-            threading.Thread(target=self._read_output, daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
-        assert self._popen.stdin is not None
-        with contextlib.suppress(OSError):  # it may have ended already, which `is_over` reports
-            # Stays open: when this side dies, the child reads the end of the file and ends too.
-            self._popen.stdin.write(json.dumps(job).encode() + b"\n")
+        self._reader = threading.Thread(target=self._read_events, daemon=True)
+        self._reader.start()
+        assert self._popen.stderr is not None
+        self._printed = Captured(os.dup(self._popen.stderr.fileno()))
+        self._popen.stderr.close()
+        self.send(job)
 
     def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def send(self, job: dict[str, Any]) -> None:
+        """Hand the process a job, which its `jobs()` gives it; one that has ended doesn't hear it."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(OSError):  # `is_over` reports it
+            # Stays open: when this side dies, the child reads the end of the file and ends too.
+            self._popen.stdin.write(json.dumps(job).encode() + b"\n")
 
     def next_event(self, seconds: float) -> dict[str, Any] | None:
         """Wait for the next event; None if none came in time."""
@@ -102,7 +100,7 @@ class Process:
         if self._popen.poll() is None:
             return False
         self._exit_status = self._popen.returncode
-        self._readers[0].join(TICK)  # its last lines; a process that it left behind may hold the pipe open
+        self._reader.join(TICK)  # its last lines; a process that it left behind may hold the pipe open
         return self._events.empty()
 
     def how_it_ended(self) -> str:
@@ -117,15 +115,10 @@ class Process:
         why = {"SIGKILL": ", perhaps for want of memory", "SIGSEGV": ", perhaps a recursion without end"}
         return f"the process was ended by {name}{why.get(name, '')}"
 
-    def output(self) -> str:
-        """Return the beginning of what was printed, with a note if there was more."""
-        text = bytes(self._kept).decode("utf-8", "replace")
-        return f"{text}\n… and {self._thrown_away} bytes more\n" if self._thrown_away else text
-
     def last_line(self) -> str:
         """Return the last printed line, where Python says why it gave up."""
-        self._readers[1].join(1.0)
-        lines = self.output().strip().splitlines()
+        self._printed.join(1.0)
+        lines = self._printed.text().strip().splitlines()
         return clean(lines[-1]) if lines else ""
 
     def stop(self) -> None:
@@ -135,11 +128,10 @@ class Process:
         self._stopping = True
         self._kill()
         self._popen.wait()
-        for reader in self._readers:
-            reader.join(1.0)  # ends at once, unless a process that fled the session holds the pipe
-        for reader, pipe in zip(self._readers, (self._popen.stdout, self._popen.stderr), strict=True):
-            if pipe is not None and not reader.is_alive():
-                pipe.close()
+        self._reader.join(1.0)
+        self._printed.join(1.0)
+        if self._popen.stdout is not None:
+            self._popen.stdout.close()
         if self._popen.stdin is not None:
             self._popen.stdin.close()
         self._scratch.cleanup()
@@ -181,16 +173,38 @@ class Process:
             except queue.Full:
                 continue
 
-    def _read_output(self) -> None:
-        pipe = self._popen.stderr
-        assert pipe is not None
-        while data := pipe.read(EVENT_BYTES):
-            free = OUTPUT_BYTES - len(self._kept)
-            self._kept += data[:free]
-            self._thrown_away += len(data) - len(data[:free])
+
+class Captured:
+    """What a process prints, read from a pipe in a thread: its beginning and end are kept, the rest counted.
+
+    The pipe's end is closed when nobody holds the other one any more.
+    """
+
+    def __init__(self, descriptor: int):
+        self._head, self._tail, self._total = bytearray(), bytearray(), 0
+        self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
+        self._reader.start()
+
+    def text(self) -> str:
+        """The beginning and the end of what was printed, with a note if there was more between them."""
+        head, tail = (bytes(part).decode("utf-8", "replace") for part in (self._head, self._tail))
+        left_out = self._total - len(self._head) - len(self._tail)
+        return f"{head}\n… {left_out} bytes left out …\n{tail}" if left_out else head + tail
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the output, but no longer than that."""
+        self._reader.join(seconds)
+
+    def _read(self, descriptor: int) -> None:
+        with open(descriptor, "rb", buffering=0) as pipe:
+            while data := pipe.read(EVENT_BYTES):
+                self._total += len(data)
+                free = OUTPUT_BYTES - TAIL_BYTES - len(self._head)
+                self._head += data[:free]
+                self._tail = (self._tail + data[free:])[-TAIL_BYTES:] if len(data) > free else self._tail
 
 
-def _environment(scratch: str) -> dict[str, str]:
+def environment(scratch: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     return {
         **kept,
@@ -218,32 +232,34 @@ def clean(text: object) -> str:
     return "\n".join(map(printable, whole.splitlines()[:MESSAGE_LINES]))
 
 
-def open_channel() -> tuple[dict[str, Any], Send]:
-    """In the child: take the job, and return it with the function that sends an event.
+def open_channel() -> tuple[Iterator[dict[str, Any]], Send]:
+    """In the process: the jobs as they come, and the function that sends an event.
 
     To be called first of all, so that nothing that is printed afterwards can reach the channel.
+    When the parent is gone, however it went, the process ends with it.
     """
     channel = os.dup(1)
     os.dup2(2, 1)
-    job: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    _end_with_parent()
 
     def send(event: str, **values: object) -> None:
         os.write(channel, json.dumps({"event": event, **values}).encode() + b"\n")
 
-    return job, send
+    return _jobs(), send
 
 
-def _end_with_parent() -> None:
-    """Watch the pipe that the job came on: it closes when the grader is gone, however it went."""
-    pipe = os.dup(0)
+def _jobs() -> Iterator[dict[str, Any]]:
+    """The jobs from the standard input, which a thread watches: it closes when the parent is gone."""
+    pipe = os.fdopen(os.dup(0), "rb")
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)  # a submission that asks for input gets the end of the file at once
+    os.dup2(null, 0)
     os.close(null)
+    jobs: queue.Queue[dict[str, Any]] = queue.Queue()
 
-    def wait() -> None:
-        while os.read(pipe, 4096):
-            pass
+    def watch() -> None:
+        for line in pipe:
+            jobs.put(json.loads(line))
         os._exit(1)
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
+    while True:
+        yield jobs.get()

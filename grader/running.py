@@ -40,6 +40,13 @@ def collect_tests(lab: Lab) -> list[str]:
     return [item.name for item in session.items]
 
 
+def collect_functions(lab: Lab) -> list[tuple[str, str]]:
+    """The id and the function's name of each of the lab's tests, in the order of the file."""
+    session = _Session(lab, [])
+    _run(lab, 0, session)
+    return [(item.name, item.originalname) for item in session.items if isinstance(item, pytest.Function)]
+
+
 def run_tests(
     lab: Lab,
     implementation: Path,

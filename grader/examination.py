@@ -1,0 +1,284 @@
+"""One submission on its way through as many processes as it needs, under a clock that this side holds.
+
+A test that hangs or ends its process is lost, and the remaining tests run in a fresh process: those of other
+steps first, so that one function without an end costs its own step. After three such ends the rest is lost.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.course import Lab
+from grader.deciding import Decision, decide, named
+from grader.diagnosis import SketchBook
+from grader.limits import Limits
+from grader.oracle import Wanted
+from grader.server import Order
+from grader.spawning import Server, Submitted
+from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, WRONG, Verdict, one_line
+from grader.wire import END, IMPORTED, READY, BadFrame, Ended
+
+MOST_ENDS = 3  # processes that a submission may hang or end before its remaining tests are given up
+TICK = 0.05
+NAMING_SECONDS = 10.0  # for finding the names of mistakes, which changes no verdict
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What the trusted process knows of a lab for a class: what tests want, and how mistakes look."""
+
+    lab: Lab
+    seed: int
+    wanted: Sequence[Wanted]
+    book: SketchBook | None  # of known mistakes, for its own seed
+    book_wanted: Sequence[Wanted]  # what tests want on that seed
+
+
+class _End(Exception):
+    """A process came to its end, or was stopped, before all of its tests had reported."""
+
+    def __init__(self, verdict: str, message: str, during: str) -> None:
+        super().__init__(message)
+        self.verdict, self.message = verdict, message
+        self.during = during  # "start", "import", "test"
+
+
+@dataclass
+class Examination:
+    """The tests of one submission, and their verdicts so far."""
+
+    knowledge: Knowledge
+    server: Server
+    limits: Limits
+    exercise: Path
+    confined: bool
+    on_values: Callable[[int, list[object]], None] = lambda place, values: None  # for a replay
+    decisions: dict[int, Decision] = field(default_factory=dict)  # by place in the plan
+    outputs: list[str] = field(default_factory=list)
+    message: str = ""
+
+    def run(self, only: Sequence[int] | None = None) -> None:
+        """Run processes until every test (or each of `only`) is decided; ServerDied if that can't go on."""
+        self._wanted_places = range(len(self.knowledge.wanted)) if only is None else only
+        self._deadline = time.monotonic() + self.limits.total_seconds
+        ends, ended_steps, again = 0, set[int](), set[int]()
+        while self._pending() and ends < MOST_ENDS:
+            order = sorted(self._pending(), key=lambda place: self._step(place) in ended_steps)
+            try:
+                self._run_process(order)
+                break
+            except _End as end:
+                if end.during != "test":
+                    self.message = end.message
+                    return self._decide_rest(end.verdict, end.message)
+                place = next(place for place in order if place not in self.decisions)
+                if end.verdict == TIME_OUT and place not in again and self._time_left() > 0:
+                    again.add(place)  # perhaps the machine was busy: once more, alone
+                    end = self._once_more(place) or end
+                    if place in self.decisions:
+                        continue
+                self.decisions[place] = Decision(Verdict(self._test(place), end.verdict, end.message))
+                ends += 1
+                ended_steps.add(self._step(place))
+            if self._time_left() <= 0:
+                self.message = f"the submission used up its {self.limits.total_seconds:g} s"
+                return self._decide_rest(TIME_OUT, f"not run: {self.message}")
+        if self._pending():
+            self.message = f"{MOST_ENDS} tests hung or ended the process; the rest was not run"
+            self._decide_rest(MISSING, f"not run: {MOST_ENDS} tests before it hung or ended the process")
+
+    def verdicts(self) -> list[Verdict]:
+        """A verdict for every planned test, in order."""
+        return [self.decisions[place].verdict for place in range(len(self.knowledge.wanted))]
+
+    def fail(self, message: str) -> None:
+        """Give every undecided test the grader's own failure."""
+        self.message = message
+        self._decide_rest(GRADER_ERROR, message)
+
+    def _once_more(self, place: int) -> _End | None:
+        try:
+            self._run_process([place])
+        except _End as end:
+            return end
+        return None
+
+    def _pending(self) -> list[int]:
+        return [place for place in self._wanted_places if place not in self.decisions]
+
+    def _test(self, place: int) -> str:
+        return self.knowledge.wanted[place].test.name
+
+    def _step(self, place: int) -> int:
+        return self.knowledge.lab.step_of(self._test(place)).number
+
+    def _time_left(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _decide_rest(self, verdict: str, message: str) -> None:
+        for place in self._pending():
+            self.decisions[place] = Decision(Verdict(self._test(place), verdict, message))
+
+    def _run_process(self, order: Sequence[int]) -> None:
+        """Run tests in one process; raises _End if it doesn't come through all of them."""
+        limits = self.limits
+        cpu = int(limits.total_seconds) + 1
+        with self.server.spawn(Order(str(self.exercise), limits.memory_bytes, cpu, self.confined)) as process:
+            try:
+                self._follow(process, order)
+            finally:
+                process.stop()
+                self.outputs.append(process.output())
+
+    def _follow(self, process: Submitted, order: Sequence[int]) -> None:
+        ready = self._receive(process, READY, "start", self.limits.start_seconds)
+        assert ready is not None
+        imported = self._receive(process, IMPORTED, "import", self.limits.import_seconds)
+        if imported.error:
+            self.message = one_line(imported.text)
+            return self._decide_rest(ERROR, imported.text or imported.error)
+        process.command(seed=self.knowledge.seed, tests=list(order))
+        for place in order:
+            wanted = self.knowledge.wanted[place]
+            values, ended, seconds = self._run_test(process, wanted)
+            self.on_values(place, values)
+            self.decisions[place] = decide(self.knowledge.lab, wanted, values, ended, seconds)
+        self._name_mistakes(process, [place for place in order if self._may_be_named(place)])
+
+    def _run_test(self, process: Submitted, wanted: Wanted) -> tuple[list[object], Ended, float]:
+        """What one test sends until its end."""
+        values: list[object] = []
+        began = time.monotonic()
+        ended = self._receive(process, END, "test", self.limits.test_seconds, wanted, values)
+        return values, ended, time.monotonic() - began
+
+    def _receive(
+        self,
+        process: Submitted,
+        kind: bytes,
+        during: str,
+        seconds: float,
+        wanted: Wanted | None = None,
+        values: list[object] | None = None,
+    ) -> Ended:
+        """Wait for the frame of this kind; values before it are kept, where a test is running."""
+        deadline = time.monotonic() + seconds
+        cpu_limit = (
+            None if wanted is None else (process.cpu_seconds() or 0.0) + self.limits.computing(wanted.seconds)
+        )
+        while True:
+            try:
+                frame = process.next_frame(TICK)
+            except queue.Empty:
+                self._check_clock(process, during, deadline, seconds, wanted, cpu_limit)
+                continue
+            if frame is None:
+                raise self._gone(process, during)
+            if isinstance(frame, BadFrame):
+                raise _End(CRASHED, f"the process sent what is no result ({frame})", during)
+            if frame[0] == kind and isinstance(frame[1], Ended):
+                return frame[1]
+            if values is None or isinstance(frame[1], Ended) or wanted is None:
+                raise _End(CRASHED, "the process sent its results out of order", during)
+            if len(values) > len(wanted.expectations):
+                raise _End(CRASHED, "the process sent more results than are planned", during)
+            values.append(frame[1])
+
+    def _check_clock(
+        self,
+        process: Submitted,
+        during: str,
+        deadline: float,
+        seconds: float,
+        wanted: Wanted | None,
+        cpu_limit: float | None,
+    ) -> None:
+        """Raise the end of a process whose time is over."""
+        now, what = (
+            time.monotonic(),
+            {"start": "getting ready", "import": "importing the file"}.get(during, ""),
+        )
+        if now > deadline:
+            if during == "start":
+                raise _End(GRADER_ERROR, f"the process was not ready within {seconds:g} s", during)
+            text = f"{what} took over {seconds:g} s; no test was run" if what else ""
+            raise _End(TIME_OUT, text or f"stopped after {seconds:g} s without a result", during)
+        if self._time_left() < 0:
+            raise _End(
+                TIME_OUT, f"stopped: the submission used up its {self.limits.total_seconds:g} s", during
+            )
+        if wanted is not None and cpu_limit is not None and (process.cpu_seconds() or 0.0) > cpu_limit:
+            allowed, needed = self.limits.computing(wanted.seconds), wanted.seconds
+            text = f"stopped after {allowed:.1f} s of computing; the solution needs {needed:.2g} s"
+            raise _End(TIME_OUT, text, during)
+
+    def _gone(self, process: Submitted, during: str) -> _End:
+        """The end of a process that went away by itself."""
+        how = how_it_ended(process.stop())
+        if during == "start":
+            words = process.output().strip().splitlines()
+            return _End(
+                GRADER_ERROR,
+                one_line(f"the grader could not confine it: {words[-1] if words else how}"),
+                during,
+            )
+        return _End(
+            CRASHED,
+            f"{how} while the file was imported; no test was run" if during == "import" else how,
+            during,
+        )
+
+    def _may_be_named(self, place: int) -> bool:
+        return self.decisions[place].failure is not None
+
+    def _name_mistakes(self, process: Submitted, places: list[int]) -> None:
+        """Add the names of known mistakes to what is decided; whatever goes wrong here costs only names."""
+        book = self.knowledge.book
+        if book is None or not places:
+            return
+        again = {place: self.decisions[place] for place in places}
+        if book.seed != self.knowledge.seed:
+            again = self._on_the_books_inputs(process, places, book.seed)
+        for place, found in again.items():
+            assert found.failure is not None
+            ids = book.match_check(self._test(place), *found.failure)
+            self.decisions[place] = Decision(named(self.decisions[place], ids, book.names))
+
+    def _on_the_books_inputs(self, process: Submitted, places: list[int], seed: int) -> dict[int, Decision]:
+        """Run what failed once more, on the inputs that the sketches are of."""
+        found: dict[int, Decision] = {}
+        deadline = time.monotonic() + NAMING_SECONDS
+        process.command(seed=seed, tests=places)
+        try:
+            for place in places:
+                wanted = self.knowledge.book_wanted[place]
+                values, ended, seconds = self._run_test(process, wanted)
+                decision = decide(self.knowledge.lab, wanted, values, ended, seconds)
+                if decision.failure is not None and decision.verdict.verdict in (WRONG, ERROR):
+                    found[place] = decision
+                if time.monotonic() > deadline:
+                    break
+        except _End:
+            pass
+        return found
+
+
+def how_it_ended(status: int) -> str:
+    """An exit status in words."""
+    if status >= 0:
+        return f"the process ended itself (exit status {status})"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    why = {
+        "SIGKILL": ", perhaps for want of memory",
+        "SIGSEGV": ", perhaps a recursion without end",
+        "SIGXCPU": ": it had used up its computing time",
+    }
+    return f"the process was ended by {name}{why.get(name, '')}"

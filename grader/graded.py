@@ -1,0 +1,131 @@
+"""Inside the process of one submission: run tests on the file, send every actual value out.
+
+Whatever happens here is a claim: the trusted process looks only at the values that arrived.
+The frames' descriptor and the functions that write to it are bound before the file is loaded, and the
+grader's own modules are taken out of sight; that keeps accidents and simple tricks away, and no mark
+depends on it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from grader.advice import advice
+from grader.bans import ForbiddenCall
+from grader.checks import MissingName, sending
+from grader.implementations import BrokenImplementation, compile_source, describe_error, run_code
+from grader.settings import restored
+from grader.testfile import Namespace, Planned, call
+from grader.verdicts import ERROR, FORBIDDEN, MEMORY, TO_DO, one_line
+from grader.wire import DONE, END, IMPORTED, Ended, pack_end, pack_value
+
+SLOW_IMPORT = 0.05  # seconds; a file that takes longer is loaded once, not once a test
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc")
+
+
+def run_submission(
+    source: bytes, path: Path, namespace: Namespace, plan: Sequence[Planned], commands: int, frames: int
+) -> None:
+    """Load the file, then run the tests of each command, a line of JSON `{"seed": …, "tests": [places]}`.
+
+    Frames go to the descriptor `frames`: one for the import, then for each test its values and its end.
+    Returns when `commands` is at its end, or at once if the file can't be loaded.
+    """
+    _hide_grader()
+    began = time.perf_counter()
+    try:
+        code = compile_source(source, path)
+        module: ModuleType | None = _module(code, path)
+    except NotImplementedError:
+        module = None  # each test that needs what is missing will say so
+    except BaseException as error:
+        return _write_all(frames, pack_end(_ended(error, path), IMPORTED))
+    _write_all(frames, pack_end(Ended(DONE), IMPORTED))
+    slow = time.perf_counter() - began > SLOW_IMPORT
+    for line in os.fdopen(commands, "rb"):
+        command = json.loads(line)
+        for place in command["tests"]:
+            _run_test(code, path, module if slow else None, namespace, plan[place], command["seed"], frames)
+
+
+def _module(code: CodeType, path: Path) -> ModuleType:
+    with restored():
+        return run_code(code, path)
+
+
+def _hide_grader() -> None:
+    """Take this package out of the list of modules, and everything out of the garbage collector's sight."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "grader"]:
+        del sys.modules[name]
+    gc.freeze()
+
+
+def _run_test(
+    code: CodeType,
+    path: Path,
+    shared: ModuleType | None,
+    namespace: Namespace,
+    test: Planned,
+    seed: int,
+    frames: int,
+) -> None:
+    """Run one test on a fresh module; its frames are written at once when it has ended."""
+    out: list[bytes] = []
+    ended = Ended(DONE)
+    with restored(), sending(lambda actual: out.append(pack_value(actual))):
+        try:
+            call(namespace, test, shared or _module(code, path), seed)
+        except BaseException as error:  # also an interrupt, an exit, a skip: none of them may end the run
+            ended = _ended(error, path)
+    _write_all(frames, b"".join(out) + pack_end(ended, END))
+
+
+def _ended(error: BaseException, path: Path) -> Ended:
+    """How a test ended that an exception has left."""
+    name = type(error).__name__
+    try:
+        outcome = _outcome(error, path)
+        return Ended(outcome, _said(error, path, outcome), name)
+    except BaseException:  # an exception class of the file may lie about itself
+        return Ended(ERROR, name, name)
+
+
+def _outcome(error: BaseException, path: Path) -> str:
+    if isinstance(error, ForbiddenCall):
+        return FORBIDDEN
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
+    ):
+        return MEMORY
+    if isinstance(error, NotImplementedError) and _raised_in(error, path):
+        return TO_DO
+    return ERROR
+
+
+def _raised_in(error: BaseException, path: Path) -> bool:
+    """Whether the file itself raised it: torch, too, raises NotImplementedError."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename == str(path)
+
+
+def _said(error: BaseException, path: Path, outcome: str = ERROR) -> str:
+    if isinstance(error, BrokenImplementation | MissingName):
+        return one_line(error)
+    if outcome == TO_DO:
+        return one_line(error)
+    lines = [describe_error(error, path), *advice(error)]
+    return "\n".join(lines)
+
+
+def _write_all(descriptor: int, data: bytes, write: Callable[[int, bytes], int] = os.write) -> None:
+    while data:
+        data = data[write(descriptor, data) :]
