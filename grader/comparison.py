@@ -74,6 +74,10 @@ class Expectation(Protocol):
     @property
     def what(self) -> str: ...
 
+    def agrees(self, actual: object) -> bool:
+        """Whether `judge` would pass it: quick to say yes, and never yes in doubt."""
+        ...
+
     def judge(self, actual: object) -> Comparison:
         """Compare; never raises, whatever `actual` is."""
         ...
@@ -88,6 +92,11 @@ class Matches:
     atol: float
     rtol: float
 
+    def agrees(self, actual: object) -> bool:
+        if isinstance(self.expected, Tensor):
+            return agree([actual], [self.expected], self.atol, self.rtol)
+        return self.judge(actual).check.passed
+
     def judge(self, actual: object) -> Comparison:
         found = compare(actual, self.expected, self.atol, self.rtol, self.what)
         return replace(found, headline=f"{self.what}: not the expected value")
@@ -101,6 +110,17 @@ class Follows:
     expected: Trajectory
     atol: float
     rtol: float
+
+    def agrees(self, actual: object) -> bool:
+        if not _is_trajectory(actual) or len(actual) != len(self.expected):  # type: ignore[arg-type]
+            return False
+        ours: list[object] = []
+        theirs: list[Tensor] = []
+        for got, want in zip(actual, self.expected, strict=True):  # type: ignore[call-overload]
+            for name, value in want.items():
+                ours.append(got.get(name))
+                theirs.append(value)
+        return agree(ours, theirs, self.atol, self.rtol)
 
     def judge(self, actual: object) -> Comparison:
         if not _is_trajectory(actual):
@@ -133,6 +153,9 @@ class Within:
     low: float
     high: float
 
+    def agrees(self, actual: object) -> bool:
+        return self.judge(actual).check.passed
+
     def judge(self, actual: object) -> Comparison:
         if isinstance(actual, Tensor) and actual.numel() != 1:
             line = f"{self.what}: has shape {tuple(actual.shape)}, expected one number"
@@ -156,6 +179,9 @@ class Raises:
     what: str
     exception: str
 
+    def agrees(self, actual: object) -> bool:
+        return isinstance(actual, Raised) and actual.fits
+
     def judge(self, actual: object) -> Comparison:
         wanted = f"raised {self.exception}"
         if not isinstance(actual, Raised):
@@ -173,10 +199,29 @@ class Holds:
 
     what: str
 
+    def agrees(self, actual: object) -> bool:
+        return actual is True
+
     def judge(self, actual: object) -> Comparison:
         kept = actual is True
         check = Check(self.what, kept, 0.0 if kept else math.inf, kept, True)
         return Comparison(check, headline=f"this does not hold: {self.what}")
+
+
+def agree(actual: Sequence[object], expected: Sequence[object], atol: float, rtol: float) -> bool:
+    """Whether every value agrees with its expected one, told in one go; only for tensors, else False."""
+    ours: list[Tensor] = []
+    for got, want in zip(actual, expected, strict=True):
+        if type(got) is not Tensor or not isinstance(want, Tensor):
+            return False
+        if got.dtype != want.dtype or got.shape != want.shape or got.layout != torch.strided:
+            return False
+        if got.is_complex():
+            return False
+        ours.append(got.reshape(-1))
+    left = torch.cat(ours).to(torch.float64)
+    right = torch.cat([want.detach().reshape(-1) for want in expected]).to(torch.float64)  # type: ignore[attr-defined]
+    return torch.allclose(left, right, rtol=rtol, atol=atol, equal_nan=True)
 
 
 def _is_trajectory(actual: object) -> bool:
@@ -253,7 +298,8 @@ def _article(noun: str) -> str:
 
 def _as_float64(value: object) -> Tensor:
     if isinstance(value, Tensor):
-        return value.detach().to(torch.float64)
+        plain = value.detach()
+        return (torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain).to(torch.float64)
     if isinstance(value, int) and value.bit_length() > 1000:
         value = math.copysign(math.inf, value)  # beyond every float
     return torch.tensor(value, dtype=torch.float64)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from grader.checks import Check, Value
+from grader.comparison import Check, Value
 
 PROJECTIONS = 4
 DIGITS = 12  # what a sketch file keeps of each number

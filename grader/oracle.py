@@ -76,7 +76,10 @@ class Oracle:
                 ) from None
             finally:
                 self._log_is_evaluating = lambda: False
-            return Wanted(test, tuple(log.expectations), time.process_time() - began)
+            seconds = time.process_time() - began
+            if not log.expectations:
+                raise CourseError(f"{self.lab.tests_path}: {test.name} makes no check, so it judges nothing")
+            return Wanted(test, tuple(log.expectations), seconds)
 
 
 def plan_for_server(plan: Sequence[Planned]) -> list[dict[str, object]]:

@@ -5,14 +5,10 @@ A test of a lab takes the fixtures `lab` (the module under test, loaded fresh) a
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import random
-import sys
 import tempfile
 import traceback
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +16,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from grader import checks, verdicts
+from grader import checks, settings, verdicts
+from grader.advice import advice
+from grader.comparison import Check
 from grader.course import CourseError, Lab, find_root, load_lab
 from grader.diagnosis import SketchBook
 from grader.implementations import BrokenImplementation, apply_mistake, describe_error, load
@@ -33,10 +31,9 @@ LAB = pytest.StashKey[Lab]()
 IMPLEMENTATION = pytest.StashKey[Path]()
 SKETCHES = pytest.StashKey[SketchBook | None]()
 LOG = pytest.StashKey[checks.Log]()
-FAILURE = pytest.StashKey[tuple[int, checks.Check]]()  # place of the check that failed in the test, the check
+FAILURE = pytest.StashKey[tuple[int, Check]]()  # place of the check that failed in the test, the check
 VERDICTS = pytest.StashKey[dict[str, tuple[Lab, list[Verdict]]]]()  # by lab name, in order
 
-REPLACED_STREAMS: list[tuple[object, object]] = []  # kept: a wrapper that is dropped closes the real stream
 TEST_SECONDS = 60.0  # a test of a lab takes a second at most; after this, the exercise hangs
 MOST_COLUMNS = 90
 
@@ -147,45 +144,24 @@ def _load_sketches(path: Path) -> SketchBook | None:
         return None  # said once, at the end of the run
 
 
-def _stream(seed: int, test: str) -> int:
-    """A seed for each test's own stream: independent of the order of tests."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{test}".encode()).digest()[:8], "big") >> 1
-
-
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> torch.Generator:
     """The only source of a lab test's inputs: a generator of this test's own, moved by `--seed`."""
-    return torch.Generator().manual_seed(_stream(request.config.getoption("--seed"), request.node.name))
+    return settings.inputs(request.config.getoption("--seed"), request.node.name)
 
 
 @pytest.fixture
 def lab(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """The module under test, loaded fresh; whatever it changes in torch's global settings is put back."""
+    """The module under test, loaded fresh; whatever it changes for everybody is put back."""
     item = request.node
     if IMPLEMENTATION not in item.stash:
         raise pytest.UsageError(f"{item.nodeid}: the fixture `lab` belongs in a lab's folder (labs/NN_name)")
-    stream = _stream(request.config.getoption("--seed"), item.name)
     torch.set_num_threads(1)  # the tests' tensors are tiny, and results then don't depend on the machine
-    random.seed(stream)
-    torch.default_generator.manual_seed(stream)  # `torch.manual_seed` takes 2 ms: it asks every device
-    with _global_settings():
-        with _global_settings():  # what the import changes must not reach the test either
+    settings.seed_globals(request.config.getoption("--seed"), item.name)
+    with settings.restored():
+        with settings.restored():  # what the import changes must not reach the test either
             module = load(item.stash[IMPLEMENTATION])
         yield module
-
-
-@contextmanager
-def _global_settings() -> Iterator[None]:
-    """Put back what an exercise may change for everybody: torch's defaults, the standard streams."""
-    dtype, grad, streams = torch.get_default_dtype(), torch.is_grad_enabled(), (sys.stdout, sys.stderr)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(grad)
-        if (sys.stdout, sys.stderr) != streams:
-            REPLACED_STREAMS.append((sys.stdout, sys.stderr))
-            sys.stdout, sys.stderr = streams
 
 
 @pytest.hookimpl(wrapper=True)
@@ -263,16 +239,14 @@ def _explain_error(item: pytest.Item, error: BaseException, path: Path) -> tuple
         return f"{error}; the stub had it (step {item.stash[LAB].step_of(item.name).number})", None
     if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
         return "the exercise skipped its own test, which counts as not passed", None
-    lines = [describe_error(error, path)]
+    lines = [describe_error(error, path), *advice(error)]
     test_file = inspect.getfile(item.function) if isinstance(item, pytest.Function) else str(item.path)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == test_file]
     if frames:
         lines.append(f"  in the test, line {frames[-1].lineno}: {_shortened(frames[-1].line or '')}")
-    if "NoneType" in lines[0]:
-        lines.append("  is a `return` missing in the exercise?")
     if isinstance(error, TypeError) and frames and path.name not in lines[0]:
         lines.append("  the stub's signatures must stay as they were")
-    check = checks.Check("", False, 0.0, f"raised {type(error).__name__}")
+    check = Check("", False, 0.0, f"raised {type(error).__name__}")
     index = len(item.stash[LOG].checks) if LOG in item.stash else 0
     return _with_diagnosis(item, lines, index, check)
 
@@ -282,7 +256,7 @@ def _shortened(line: str) -> str:
 
 
 def _with_diagnosis(
-    item: pytest.Item, lines: list[str], index: int, check: checks.Check
+    item: pytest.Item, lines: list[str], index: int, check: Check
 ) -> tuple[str, str | None]:
     """Add the named mistake, if the wrong value is a known one, and where to read."""
     lab = item.stash[LAB]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader import plugin
-from grader.checks import Check
+from grader.comparison import Check
 from grader.course import CourseError, Lab
 from grader.diagnosis import SketchBook
 from grader.verdicts import Verdict

@@ -181,10 +181,10 @@ def _wait(pid: int, control: socket.socket, wakeup: int) -> int | None:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
-        ready, _, _ = select.select([control, wakeup], [], [], 1.0)
+        ready, _, _ = select.select([control.fileno(), wakeup], [], [], 1.0)
         if wakeup in ready:
             os.read(wakeup, 512)
-        if control in ready:  # the client says nothing while a child runs: it has gone
+        if control.fileno() in ready:  # the client says nothing while a child runs: it has gone
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             return None

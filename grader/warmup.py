@@ -96,7 +96,7 @@ def _operators(x: Tensor) -> None:
         + functional.gelu(x).sum()
         + torch.sin(x).cos().sum()
     )
-    y.backward()  # type: ignore[no-untyped-call]
+    y.backward()
     plain = x.detach()
     plain.clone().normal_().uniform_().mul_(2).add_(1).sub_(1).div_(2).zero_().fill_(1).copy_(plain)
     for test in (plain.isnan(), plain.isfinite(), plain == plain, ~(plain < 1)):
@@ -135,14 +135,14 @@ def _indexing(generator: torch.Generator) -> None:
         torch.eye(3),
         torch.tensor([1.0]),
     )
-    torch.bincount(labels), labels.unique(), (labels != 2).sum().item()
+    torch.bincount(labels), torch.unique(labels), (labels != 2).sum().item()
 
 
 def _modules() -> None:
     net = _Net().double()
     optimizer = _Step([{"params": list(net.parameters())}])
     optimizer.add_param_group({"params": nn.Parameter(torch.ones(2))})
-    handle = net.weight.register_hook(lambda gradient: gradient)
+    handle = net.weight.register_hook(lambda gradient: gradient)  # type: ignore[no-untyped-call]
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -154,6 +154,6 @@ def _modules() -> None:
     optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     net.load_state_dict(copy.deepcopy(net.state_dict()))
     handle.remove()
-    repr(net), net.train(False), dict(net.named_parameters()), net.zero_grad(), net.requires_grad_(False)
+    repr(net), net.train(False), dict(net.named_parameters()), net.requires_grad_(False)
     with torch.inference_mode():
         net(torch.ones(3, dtype=torch.float64))

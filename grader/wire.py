@@ -141,26 +141,31 @@ class _Cursor:
     """A payload that is read from front to back; running past its end is a BadFrame."""
 
     def __init__(self, data: bytes):
-        self._data, self._at = data, 0
+        self._data, self._at, self._size = data, 0, len(data)
 
     @property
     def left(self) -> int:
-        return len(self._data) - self._at
+        return self._size - self._at
 
     def take(self, size: int) -> bytes:
-        if size > self.left:
+        begin = self._at
+        self._at = end = begin + size
+        if end > self._size:
             raise BadFrame("a frame that is shorter than it says")
-        self._at += size
-        return self._data[self._at - size : self._at]
+        return self._data[begin:end]
 
-    def numbers(self, form: str) -> tuple[int, ...]:
-        return struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))
+    def number(self) -> int:
+        return int.from_bytes(self.take(4), "little")
 
     def text(self) -> str:
-        (size,) = self.numbers("H")
+        size = int.from_bytes(self.take(2), "little")
         return "\n".join(
             map(printable, self.take(size).decode("utf-8", "replace").splitlines()[:MESSAGE_LINES])
         )
+
+    def name(self) -> str:
+        size = int.from_bytes(self.take(2), "little")
+        return self.take(size).decode("utf-8", "replace")
 
 
 def _unpack_end(cursor: _Cursor) -> Ended:
@@ -176,45 +181,41 @@ def _unpack(cursor: _Cursor, depth: int = 0) -> object:
     if tag == b"b":
         return bool(cursor.take(1)[0])
     if tag == b"i":
-        (size,) = cursor.numbers("I")
-        return int.from_bytes(cursor.take(size), "little", signed=True)
+        return int.from_bytes(cursor.take(cursor.number()), "little", signed=True)
     if tag == b"f":
         return float(struct.unpack("<d", cursor.take(8))[0])
     if tag == b"r":
         return Raised(bool(cursor.take(1)[0]), cursor.text(), cursor.text())
     if tag == b"l":
-        (count,) = cursor.numbers("I")
+        count = cursor.number()
         return list(struct.unpack(f"<{count}d", cursor.take(8 * count)))
     if tag == b"t" and depth == 0:
-        (count,) = cursor.numbers("I")
-        return [_unpack_step(cursor) for _ in range(_bounded(count, cursor))]
+        return [_unpack_step(cursor) for _ in range(_bounded(cursor))]
     if tag == b"x":
         return Foreign(cursor.text())
     raise BadFrame("a value of a kind that the grader doesn't write")
 
 
 def _unpack_step(cursor: _Cursor) -> dict[str, object]:
-    (count,) = cursor.numbers("I")
     step = {}
-    for _ in range(_bounded(count, cursor)):
-        name = cursor.text()
-        (size,) = cursor.numbers("I")
-        inner = _Cursor(cursor.take(size))
-        step[name] = _unpack(inner, depth=1)
+    for _ in range(_bounded(cursor)):
+        name = cursor.name()
+        step[name] = _unpack(_Cursor(cursor.take(cursor.number())), depth=1)
     return step
 
 
-def _bounded(count: int, cursor: _Cursor) -> int:
+def _bounded(cursor: _Cursor) -> int:
+    count = cursor.number()
     if count > cursor.left:
         raise BadFrame("a list that is longer than its frame")
     return count
 
 
 def _unpack_tensor(cursor: _Cursor) -> Tensor:
-    code, ndim = cursor.numbers("BB")
+    code, ndim = cursor.take(2)
     if code >= len(DTYPES) or ndim > MOST_DIMENSIONS:
         raise BadFrame("a tensor of an unknown form")
-    shape, dtype = cursor.numbers(f"{ndim}Q"), DTYPES[code]
+    shape, dtype = struct.unpack(f"<{ndim}Q", cursor.take(8 * ndim)), DTYPES[code]
     count = math.prod(shape)
     if count * dtype.itemsize != cursor.left or any(size >= 1 << 62 for size in shape):
         raise BadFrame("a tensor whose numbers don't fill its shape")

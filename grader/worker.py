@@ -187,14 +187,3 @@ def _verdict(values: dict[str, Any]) -> Verdict:
     verdict = Verdict(**values)
     return verdict if verdict.verdict in VERDICTS else Verdict(verdict.test, GRADER_ERROR, "no such verdict")
 
-
-def judge(
-    lab: Lab, exercise: Path, seed: int, limits: Limits, tests: Sequence[str], *, stop: threading.Event | None = None
-) -> Judgement:
-    with Examiner(lab, seed, limits, stop=stop) as examiner:
-        return examiner.judge(exercise.read_text(encoding="utf-8"))
-
-
-def planned_tests(lab: Lab, limits: Limits) -> list[str]:
-    with Examiner(lab, 0, limits) as examiner:
-        return examiner.tests

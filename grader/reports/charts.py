@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from grader.reports.rows import OUTCOMES, Outcome
 from grader.reports.tallies import StepTally
+from grader.reports.text import number
 
 # Matplotlib knows no CSS variables: each colour is drawn as a stand-in and replaced in the finished SVG.
 _VARIABLES = ("ink", "soft", "line", "card", "accent", *(outcome.id for outcome in OUTCOMES))
@@ -44,11 +45,11 @@ _FOR_A_PAGE_OF_ITS_OWN = (
 _BINS = 10
 
 
-def distribution(points: Sequence[int], max_points: int) -> Markup:
+def distribution(points: Sequence[float], max_points: float) -> Markup:
     """A histogram of points in tenths of the maximum; full marks fall into the last bar."""
-    bins = min(_BINS, max(1, max_points))
+    bins = min(_BINS, max(1, round(max_points)))
     width = max(1, max_points) / bins
-    counts = Counter(min(int(value / width), bins - 1) for value in points)
+    counts = Counter(min(max(int(value / width), 0), bins - 1) for value in points)
     heights = [counts[i] for i in range(bins)]
     with matplotlib.rc_context(_STYLE):
         figure, axes = _canvas(height=3.1)
@@ -59,7 +60,7 @@ def distribution(points: Sequence[int], max_points: int) -> Markup:
         axes.axhline(0, color=_STAND_INS["line"], linewidth=1, clip_on=False)
         edges = [i * width for i in range(bins + 1)]
         axes.set_xticks(edges, [f"{edge:g}" if float(edge).is_integer() else f"{edge:.1f}" for edge in edges])
-        axes.set_xlabel(f"points of {max_points}")
+        axes.set_xlabel(f"points of {number(max_points)}")
         axes.set_xlim(0, bins * width)
         axes.set_ylim(0, max(heights) * 1.15)
         words = ", ".join(

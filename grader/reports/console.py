@@ -6,18 +6,17 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from grader.course import Course
-from grader.grading import Progress
 from grader.marking import Result
 from grader.reports.rows import (
     NOT_RUN,
@@ -32,7 +31,10 @@ from grader.reports.rows import (
     in_order,
 )
 from grader.reports.tallies import LabTally, by_lab
-from grader.reports.text import one_line
+from grader.reports.text import number, one_line
+
+if TYPE_CHECKING:
+    from grader.grading import Progress
 
 _STYLES = {
     PASSED: "green",
@@ -43,6 +45,7 @@ _STYLES = {
     UNDECIDED: "yellow",
 }
 _NAME_WIDTH = 28
+_FIGURES = 62  # columns for what stands between the bar and the name of the progress line
 _PLAIN_WIDTH = 120  # a file or a pipe has no width of its own
 _GAPS = 14  # blanks between and around the five columns
 _PLAIN_LINES = 10  # lines of progress that a file or a pipe gets
@@ -51,6 +54,11 @@ _ABOUT = {
     "gradebook.sqlite": "every verdict, for the next run",
     "marks.csv": "marks, for a spreadsheet",
     "report.html": "the class, for a browser",
+    "canvas.csv": "marks, for Canvas",
+    "moodle.csv": "marks, for Moodle",
+    "junit.xml": "every verdict, for a build server",
+    "students": "a page a student, to hand out",
+    "gradescope": "a results.json a student, for Gradescope",
 }
 
 
@@ -63,19 +71,23 @@ class ClassProgress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._failures = 0
-        self._began = time.monotonic()
+        self._known = 0  # results that were in the gradebook already: they say nothing about the rate
+        self._began: float | None = None
+        spare = console.width - _FIGURES  # a narrow terminal shortens the bar, then the name, never a figure
+        bar_width = max(4, min(30, spare - _NAME_WIDTH))
+        self._name_width = max(6, min(_NAME_WIDTH, spare - bar_width))
         self._live = ProgressBar(
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=bar_width),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}", markup=False),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
             TextColumn("{task.fields[failures]}", markup=False),
             TextColumn("{task.fields[student]}", markup=False),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._live.add_task("", total=None, rate="", failures="", student="")
+        self._task = self._live.add_task("", total=None, rate="", left="", failures="", student="")
 
     def __enter__(self) -> ClassProgress:
         self._live.start()
@@ -89,17 +101,34 @@ class ClassProgress:
     def show(self, progress: Progress) -> None:
         """Show the student who was begun, or count a result; one without full marks is a failure."""
         if progress.result is None:
-            student = _printable(self._console, progress.student, _NAME_WIDTH)
+            if self._began is None:
+                self._began, self._known = time.monotonic(), progress.done
+            student = _printable(self._console, progress.student, self._name_width)
             self._live.update(self._task, total=progress.total, student=student)
             return
         done, total = progress.done, progress.total
         self._failures += progress.result.points < progress.result.max_points
-        rate = f"{done / max(time.monotonic() - self._began, 1e-9):.1f} a second"
+        rate, left = self._speed(done, total)
         failures = f"{self._failures} without full marks"
-        self._live.update(self._task, total=total, completed=done, rate=rate, failures=failures)
+        self._live.update(self._task, total=total, completed=done, rate=rate, left=left, failures=failures)
         another_tenth = done * _PLAIN_LINES // total > (done - 1) * _PLAIN_LINES // total
         if another_tenth and not self._console.is_terminal:
-            _print_line(self._console, Text(f"graded {done} of {total} ({rate}, {failures})"))
+            words = ", ".join(filter(None, (rate, left, failures)))
+            _print_line(self._console, Text(f"graded {done} of {total} ({words})"))
+
+    def _speed(self, done: int, total: int) -> tuple[str, str]:
+        """How many are graded a second, and how long the rest will take; "" where that isn't known."""
+        if self._began is None or done <= self._known:
+            return "", ""
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        rate = (done - self._known) / seconds
+        return f"{rate:.1f} a second", f"{_duration((total - done) / rate)} left" if done < total else ""
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def print_summary(results: Sequence[Result], course: Course, paths: Sequence[Path], console: Console) -> None:
@@ -120,8 +149,9 @@ def print_summary(results: Sequence[Result], course: Course, paths: Sequence[Pat
 
 
 def _in_words(tally: LabTally) -> str:
+    most = number(tally.max_points)
     return (
-        f"lab {tally.lab.number}: {len(tally.results)} graded, mean {tally.mean:.1f} of {tally.max_points}, "
+        f"lab {tally.lab.number}: {len(tally.results)} graded, mean {tally.mean:.1f} of {most}, "
         f"{tally.full_marks} with full marks, {len(tally.attention)} to look at"
     )
 
@@ -130,8 +160,10 @@ def _table(rows: Sequence[tuple[str, Row]], console: Console) -> Table:
     """One line a row; in a narrow terminal the last column is cut, then the names, never points and steps."""
     names = [_printable(console, row.result.student, _NAME_WIDTH) for _, row in rows]
     width = console.width if console.is_terminal else _PLAIN_WIDTH
+    points = [f"{number(row.result.points)} of {number(row.result.max_points)}" for _, row in rows]
+    points_width = max(10, *map(len, points))
     steps_width = max(5, 2 * max(len(row.steps) for _, row in rows) - 1)
-    left = width - (3 + 10 + steps_width + _GAPS)
+    left = width - (3 + points_width + steps_width + _GAPS)
     name_width = max(7, min(_NAME_WIDTH, left // 2, max(map(cell_len, names))))
     note_width = max(10, left - name_width)
     # A width of its own: Rich would otherwise shrink every column alike.
@@ -140,18 +172,18 @@ def _table(rows: Sequence[tuple[str, Row]], console: Console) -> Table:
     for title, column_width in (
         ("student", name_width),
         ("lab", 3),
-        ("points", 10),
+        ("points", points_width),
         ("steps", steps_width),
         ("to look at", note_width),
     ):
         justify: Literal["left", "right"] = "right" if title == "points" else "left"
         table.add_column(title, width=column_width, no_wrap=True, overflow=overflow, justify=justify)
-    for name, (lab, row) in zip(names, rows, strict=True):
+    for name, reached, (lab, row) in zip(names, points, rows, strict=True):
         steps = Text(" ").join(_symbol(step.outcome, console) for step in row.steps)
         table.add_row(
             Text(name),
             Text(_printable(console, lab)),
-            Text(f"{row.result.points} of {row.result.max_points}"),
+            Text(reached),
             steps,
             Text(_printable(console, row.note), "bold" if row.attention else ""),
         )

@@ -10,7 +10,7 @@ from itertools import groupby
 from grader import verdicts
 from grader.course import CourseError, Lab, Mistake
 from grader.marking import Result, StepMarks
-from grader.verdicts import Verdict
+from grader.verdicts import Finding, Verdict
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Row:
     mistakes: tuple[str, ...]  # names of the mistakes it looks like, each once
     attention: str  # why a person should look at it; "" if none needs to
     unknown: tuple[Verdict, ...] = ()  # of tests that belong to no step of the lab any more
+    findings: tuple[Finding, ...] = ()  # of steps that wait for a person's decision
 
     @property
     def note(self) -> str:
@@ -110,13 +111,29 @@ def row_of(lab: Lab, result: Result) -> Row:
     unknown: list[Verdict] = []
     for verdict in result.tests:
         by_step.get(step_number(lab, verdict.test), unknown).append(verdict)
+    findings = open_findings(result)
+    attention = [result.message or _attention(result, findings), *map(_in_words, findings)]
     return Row(
         result=result,
         steps=tuple(_step_row(marks, by_step[marks.step]) for marks in result.steps),
         mistakes=tuple(mistake_name(lab, id) for id in mistake_ids(result)),
-        attention=result.message or _attention(result),
+        attention="; ".join(filter(None, attention)),
         unknown=tuple(unknown),
+        findings=findings,
     )
+
+
+def open_findings(result: Result) -> tuple[Finding, ...]:
+    """What a person should look at and hasn't decided yet: findings of steps whose points are withheld."""
+    waiting = {step.step for step in result.steps if step.points is None}
+    return tuple(finding for finding in result.findings if finding.step in waiting)
+
+
+def common_error(result: Result) -> str:
+    """The message with which every test ended alike, as when a file can't be loaded; "" if they differ."""
+    said = {verdict.message for verdict in result.tests}
+    alike = len(said) == 1 and all(verdict.verdict == verdicts.ERROR for verdict in result.tests)
+    return said.pop() if alike else ""
 
 
 def step_number(lab: Lab, test: str) -> int | None:
@@ -168,11 +185,17 @@ def _gravest(tests: Iterable[Verdict]) -> Outcome:
     return next((outcome for outcome in _GRAVITY if outcome in outcomes), NOT_RUN)
 
 
-def _attention(result: Result) -> str:
+def _in_words(finding: Finding) -> str:
+    where = f"line {finding.line}" if finding.line else "the whole file"
+    return f"to review: step {finding.step}, {where} ({finding.rule})"
+
+
+def _attention(result: Result, findings: Iterable[Finding]) -> str:
     """Which verdicts of a submission without a message of its own are no plain pass or fail."""
     counts = Counter(item.verdict for item in result.tests if outcome_of(item.verdict) in _NEEDS_A_LOOK)
     parts = [f"{verdict}: {count} test{'s' * (count > 1)}" for verdict, count in counts.items()]
-    withheld = [str(step.step) for step in result.steps if step.points is None]
+    found = {finding.step for finding in findings}
+    withheld = [str(step.step) for step in result.steps if step.points is None and step.step not in found]
     if withheld:
         parts.append(f"points withheld: step {', '.join(withheld)}")
     return "; ".join(parts)

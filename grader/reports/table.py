@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from grader.marking import Result
-from grader.reports.text import one_line
+from grader.reports.text import number, one_line
 
 # A spreadsheet takes a cell that begins so for a formula; the last four are full-width forms.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -24,13 +24,13 @@ def table(results: Sequence[Result]) -> bytes:
     writer = csv.writer(text)
     writer.writerow(["student", "lab", "points", "max_points", *(f"step {n}" for n in numbers), "message"])
     for result in results:
-        points = {step.step: step.points for step in result.steps}
+        points = {step.step: number(step.points) for step in result.steps if step.points is not None}
         writer.writerow(
             [
                 cell(result.student),
                 cell(result.lab),
-                result.points,
-                result.max_points,
+                number(result.points),
+                number(result.max_points),
                 *(points.get(n) for n in numbers),
                 cell(result.message),
             ]

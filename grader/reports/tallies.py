@@ -11,7 +11,7 @@ from functools import cached_property
 from grader.course import Course, Lab
 from grader.marking import Result
 from grader.reports.rows import OUTCOMES, PASSED, Outcome, Row, find_mistake, mistake_ids, row_of, step_number
-from grader.verdicts import PASS, Verdict
+from grader.verdicts import PASS, Finding, Verdict
 
 _SLOWEST = 5
 
@@ -42,7 +42,7 @@ class StepTally:
 
     number: int
     title: str
-    max_points: int
+    max_points: float
     outcomes: Counter[Outcome]
     total: int
     tests: tuple[TestTally, ...]
@@ -82,12 +82,20 @@ class LabTally:
     def rows(self) -> tuple[Row, ...]:
         return tuple(row_of(self.lab, result) for result in self.results)
 
+    @cached_property
+    def _by_student(self) -> dict[str, Result]:
+        return {result.student: result for result in self.results}
+
+    def result_of(self, student: str) -> Result | None:
+        """The student's result in this lab, if there is one."""
+        return self._by_student.get(student)
+
     @property
-    def points(self) -> list[int]:
+    def points(self) -> list[float]:
         return [result.points for result in self.results]
 
     @property
-    def max_points(self) -> int:
+    def max_points(self) -> float:
         """The points to reach, as they were when the class was graded."""
         return max(result.max_points for result in self.results)
 
@@ -106,6 +114,11 @@ class LabTally:
     @property
     def attention(self) -> list[Row]:
         return [row for row in self.rows if row.attention]
+
+    @property
+    def findings(self) -> list[tuple[str, Finding]]:
+        """A student and what a person should look at in the submission, before its step has a mark."""
+        return [(row.result.student, finding) for row in self.rows for finding in row.findings]
 
     @property
     def seconds(self) -> float:

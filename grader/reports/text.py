@@ -29,3 +29,9 @@ def one_line(text: str, width: int | None = None) -> str:
     if width is None or len(line) <= width:
         return line
     return line[: width - 1].rstrip() + "…"
+
+
+def number(points: float) -> int | float:
+    """Points as they are written: whole ones without a fraction, others with at most two decimals."""
+    rounded = round(points, 2)
+    return int(rounded) if rounded == int(rounded) else rounded
