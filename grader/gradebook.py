@@ -1,51 +1,30 @@
-"""The gradebook: one SQLite file with the class seed, all attempts with their verdicts, and the marks.
+"""The gradebook: one SQLite file with the class seed, all attempts with their verdicts, marks and decisions.
 
 Each finished attempt is its own short transaction in a write-ahead log, so that a process killed at any
 moment loses nothing that was finished, and two graders on one file wait for each other.
+Nothing that decided a mark is ever lost: replaced marks go to a history, decisions are only added to.
 """
 
 from __future__ import annotations
 
+import getpass
 import hashlib
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
+from typing import Any
 
-from grader.course import CourseError
-from grader.marking import Result, StepMarks
-from grader.verdicts import GRADER_ERROR, Verdict
+from grader.course import Lab
+from grader.decisions import Override, Review
+from grader.late import Lateness
+from grader.marking import Result, StepMarks, lowers, mark
+from grader.store import GradebookError, Store
+from grader.verdicts import GRADER_ERROR, Finding, Verdict
 from grader.worker import Judgement
 
-BUSY_SECONDS = 30.0
-
-# One entry a schema version, oldest first; a released entry is never edited, a change is a new entry.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-        """CREATE TABLE attempts (
-            key TEXT PRIMARY KEY, lab TEXT NOT NULL, seed TEXT NOT NULL, versions TEXT NOT NULL,
-            finished TEXT NOT NULL, seconds REAL NOT NULL, message TEXT NOT NULL, output TEXT NOT NULL)""",
-        """CREATE TABLE verdicts (
-            attempt TEXT NOT NULL REFERENCES attempts(key) ON DELETE CASCADE, position INTEGER NOT NULL,
-            test TEXT NOT NULL, verdict TEXT NOT NULL, message TEXT NOT NULL, seconds REAL NOT NULL,
-            mistake TEXT, PRIMARY KEY (attempt, position))""",
-        """CREATE TABLE marks (
-            student TEXT NOT NULL, lab TEXT NOT NULL, attempt TEXT NOT NULL REFERENCES attempts(key),
-            points INTEGER NOT NULL, max_points INTEGER NOT NULL, message TEXT NOT NULL,
-            PRIMARY KEY (student, lab))""",
-        """CREATE TABLE step_marks (
-            student TEXT NOT NULL, lab TEXT NOT NULL, step INTEGER NOT NULL, title TEXT NOT NULL,
-            points INTEGER, max_points INTEGER NOT NULL, PRIMARY KEY (student, lab, step),
-            FOREIGN KEY (student, lab) REFERENCES marks(student, lab) ON DELETE CASCADE)""",
-    ),
-)
-
-
-class GradebookError(CourseError):
-    """The gradebook can't be used; the text is one clear line."""
+__all__ = ["AttemptRecord", "Basis", "Gradebook", "GradebookError", "attempt_key", "source_hash"]
 
 
 def attempt_key(source: str | None, test_set: str, seed: int, versions: Mapping[str, str]) -> str:
@@ -57,39 +36,42 @@ def attempt_key(source: str | None, test_set: str, seed: int, versions: Mapping[
     return digest.hexdigest()
 
 
-class Gradebook:
-    """An open gradebook; use it as a context manager, in one thread.
+def source_hash(source: str | None) -> str:
+    """Return the hash that stands for exactly this source; "" for no file."""
+    return "" if source is None else hashlib.sha256(source.encode()).hexdigest()
 
-    Opening brings an older schema up to date; a newer schema, a damaged file, a file that isn't a
-    gradebook, or (with `create=False`) a missing file is a `GradebookError`.
+
+@dataclass(frozen=True)
+class Basis:
+    """What one student's marks for a lab follow from, beside what people decided.
+
+    `source_hash` is None in marks that a grader of schema 1 made.
     """
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
-        self.path = path
-        if not create and not path.is_file():
-            raise GradebookError(f"{path}: there is no gradebook here; make one with `grader grade`")
-        if not create and path.stat().st_size == 0:
-            raise GradebookError(f"{path}: the gradebook is an empty file: move it away and grade again")
-        with self._one_line():
-            self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            with self._one_line():
-                self._open()
-        except BaseException:
-            self._db.close()
-            raise
+    student: str
+    lab: str
+    key: str  # of the attempt
+    source_hash: str | None
+    judgement: Judgement
+    note: str = ""  # on the hand-in and its run
+    withheld: bool = False
+    findings: tuple[Finding, ...] = ()
+    lateness: Lateness | None = None
 
-    def __enter__(self) -> Gradebook:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+@dataclass(frozen=True)
+class AttemptRecord:
+    """How an attempt was made: enough to make it again."""
 
-    def close(self) -> None:
-        """Close the file; what was stored is already safe."""
-        self._db.close()
+    key: str
+    seed: int
+    versions: str
+    finished: str
+    source: str | None
+
+
+class Gradebook(Store):
+    """An open gradebook; use it as a context manager, in one thread."""
 
     def class_seed(self) -> int | None:
         """Return the seed of this class, or None while none is stored."""
@@ -100,71 +82,135 @@ class Gradebook:
         except ValueError:
             raise GradebookError(
                 f"{self.path}: the class seed in it is not a number ({str(row[0])[:40]!r}): "
-                "set it anew with --class-seed"
+                "set it anew with --class-seed N --reseed"
             ) from None
 
     def set_class_seed(self, seed: int) -> None:
         """Store the seed with which this class is graded from now on."""
-        with self._transaction():
+        with self.transaction():
             self._db.execute("INSERT OR REPLACE INTO settings VALUES ('class_seed', ?)", (str(seed),))
 
     def agree_on_seed(self, seed: int) -> int:
         """Store `seed` unless a seed is there; return the one that counts, the same for all who ask."""
-        with self._transaction():
+        with self.transaction():
             self._db.execute("INSERT OR IGNORE INTO settings VALUES ('class_seed', ?)", (str(seed),))
         stored = self.class_seed()
         return seed if stored is None else stored
+
+    # --- attempts --------------------------------------------------------------------------------------
 
     def attempt(self, key: str) -> Judgement | None:
         """Return the stored attempt with this key, or None when it must be run.
 
         An attempt in which the grader itself failed counts as not there, so that it is run again.
         """
-        with self._one_line():
-            row = self._db.execute(
-                "SELECT message, seconds, output FROM attempts WHERE key = ?", (key,)
-            ).fetchone()
-            verdicts = self._verdicts(key)
-        if row is None or any(verdict.verdict == GRADER_ERROR for verdict in verdicts):
+        judgement = self._judgement(key)
+        if judgement is None or any(one.verdict == GRADER_ERROR for one in judgement.verdicts):
             return None
-        return Judgement(verdicts=verdicts, message=row[0], seconds=row[1], output=row[2])
+        return judgement
 
     def store_attempt(
-        self, key: str, lab: str, seed: int, versions: Mapping[str, str], judgement: Judgement
-    ) -> None:
-        """Store a finished attempt with all its verdicts, in place of an earlier one with the same key."""
-        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        self,
+        key: str,
+        lab: str,
+        seed: int,
+        versions: Mapping[str, str],
+        judgement: Judgement,
+        source: str | None = None,
+    ) -> Judgement:
+        """Store a finished attempt with all its verdicts and its source; return the one that counts.
+
+        That is an earlier one with the same key, if another grader has finished it meanwhile; one in which
+        the grader itself failed is replaced.
+        """
         known = " ".join(f"{name}={version}" for name, version in sorted(versions.items()))
-        row = (key, lab, str(seed), known, finished, judgement.seconds, judgement.message, judgement.output)
-        with self._transaction():
+        with self.transaction():
+            earlier = self.attempt(key)
+            if earlier is not None:
+                self._db.execute("UPDATE attempts SET runs = runs + 1 WHERE key = ?", (key,))
+                return earlier
             self._db.execute(
-                "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+                "INSERT INTO attempts (key, lab, seed, versions, finished, seconds, message, output, layers, "
+                "source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
                 "finished = excluded.finished, seconds = excluded.seconds, message = excluded.message, "
-                "output = excluded.output",
-                row,
+                "output = excluded.output, layers = excluded.layers, source = excluded.source, "
+                "runs = runs + 1",
+                (
+                    *(key, lab, str(seed), known, _now(), judgement.seconds, judgement.message),
+                    *(judgement.output, "\n".join(judgement.layers)),
+                    None if source is None else zlib.compress(source.encode()),
+                ),
             )
             self._db.execute("DELETE FROM verdicts WHERE attempt = ?", (key,))
             self._db.executemany(
-                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO verdicts "
+                "(attempt, position, test, verdict, message, seconds, mistake, compared) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (key, position, one.test, one.verdict, one.message, one.seconds, one.mistake)
+                    (key, position, one.test, one.verdict, one.message, one.seconds, one.mistake, one.check)
                     for position, one in enumerate(judgement.verdicts)
                 ],
             )
+        return judgement
 
-    def store_result(self, result: Result, key: str) -> None:
-        """Store a student's marks for a lab, given by the stored attempt `key`, in place of earlier ones."""
-        with self._transaction():
-            self._db.execute("DELETE FROM marks WHERE student = ? AND lab = ?", (result.student, result.lab))
+    def record(self, key: str) -> AttemptRecord:
+        """Return how the stored attempt with this key was made."""
+        with self._one_line():
+            row = self._db.execute(
+                "SELECT key, seed, versions, finished, source FROM attempts WHERE key = ?", (key,)
+            ).fetchone()
+        source = None if row[4] is None else zlib.decompress(row[4]).decode()
+        return AttemptRecord(row[0], int(row[1]), row[2], row[3], source)
+
+    # --- marks -----------------------------------------------------------------------------------------
+
+    def mark(self, basis: Basis, lab: Lab) -> Result:
+        """Return the marks that follow from `basis` and from what people have decided so far."""
+        return mark(
+            basis.student,
+            lab,
+            basis.judgement.verdicts,
+            basis.note,
+            withheld=basis.withheld,
+            seconds=basis.judgement.seconds,
+            findings=basis.findings,
+            reviews=self._reviews(basis),
+            overrides=self._overrides(basis.student, basis.lab),
+            lateness=basis.lateness,
+        )
+
+    def store_mark(self, basis: Basis, result: Result) -> None:
+        """Store a student's marks for a lab; earlier ones that differ go to the history."""
+        student, lab, late = basis.student, basis.lab, basis.lateness
+        with self.transaction():
+            old = self.result(student, lab)
+            if old == result and self.basis(student, lab) == basis:
+                return
+            if old is not None and old != result:
+                self._keep(old, lowers(old, result))
+            self._db.execute("DELETE FROM marks WHERE student = ? AND lab = ?", (student, lab))
             self._db.execute(
-                "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?)",
-                (result.student, result.lab, key, result.points, result.max_points, result.message),
+                "INSERT INTO marks (student, lab, attempt, points, max_points, message, source_hash, note, "
+                "withheld, late_days, late_percent, late_note, marked) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(student, lab, basis.key, result.points, result.max_points, result.message),
+                    *(basis.source_hash, basis.note, basis.withheld),
+                    *((None, None, None) if late is None else (late.days, late.percent, late.note)),
+                    _now(),
+                ),
             )
             self._db.executemany(
-                "INSERT INTO step_marks VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO step_marks (student, lab, step, title, points, max_points) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                [(student, lab, one.step, one.title, one.points, one.max_points) for one in result.steps],
+            )
+            self._db.executemany(
+                "INSERT INTO findings (student, lab, position, step, rule, line, text, undecided) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (result.student, result.lab, step.step, step.title, step.points, step.max_points)
-                    for step in result.steps
+                    (student, lab, position, one.step, one.rule, one.line, one.text, one in result.findings)
+                    for position, one in enumerate(basis.findings)
                 ],
             )
 
@@ -175,92 +221,144 @@ class Gradebook:
 
     def results(self) -> list[Result]:
         """Return all marks in the gradebook, by student and lab."""
+        with self.snapshot():
+            return self._results("ORDER BY lower(student), student, marks.lab")
+
+    def result(self, student: str, lab: str) -> Result | None:
+        """Return a student's marks for a lab, None if there are none."""
+        found = self._results("WHERE student = ? AND marks.lab = ?", student, lab)
+        return found[0] if found else None
+
+    def basis(self, student: str, lab: str) -> Basis | None:
+        """Return what a student's stored marks for a lab follow from, None if there are none."""
         with self._one_line():
-            rows = self._db.execute(
-                "SELECT student, marks.lab, points, max_points, marks.message, attempt, seconds "
-                "FROM marks JOIN attempts ON key = attempt ORDER BY lower(student), student, marks.lab"
-            ).fetchall()
-            return [
-                Result(
-                    student,
-                    lab,
-                    points,
-                    most,
-                    message,
-                    self._steps(student, lab),
-                    self._verdicts(key),
-                    seconds,
-                )
-                for student, lab, points, most, message, key, seconds in rows
-            ]
+            row = self._db.execute(
+                "SELECT attempt, source_hash, note, withheld, late_days, late_percent, late_note FROM marks "
+                "WHERE student = ? AND lab = ?",
+                (student, lab),
+            ).fetchone()
+        judgement = None if row is None else self._judgement(row[0])
+        if judgement is None:
+            return None
+        late = None if row[4] is None else Lateness(row[4], row[5], row[6])
+        findings = self._findings(student, lab, undecided=False)
+        return Basis(student, lab, row[0], row[1], judgement, row[2], bool(row[3]), findings, late)
+
+    # --- decisions -------------------------------------------------------------------------------------
+
+    def add_review(self, basis: Basis, review: Review) -> None:
+        """Store what a person decided about the findings of a step of exactly this source."""
+        self._decide(
+            "INSERT INTO reviews (student, lab, step, source_hash, accepted, reason, who, decided) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(basis.student, basis.lab, review.step, basis.source_hash, review.accepted, review.reason),
+        )
+
+    def add_override(
+        self, student: str, lab: str, step: int | None, points: float | None, reason: str
+    ) -> None:
+        """Store points by hand for a step, or for the lab (no step); None takes them back."""
+        self._decide(
+            "INSERT INTO overrides (student, lab, step, points, reason, who, decided) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            *(student, lab, step, points, reason),
+        )
+
+    def _decide(self, statement: str, *values: object) -> None:
+        with self.transaction():
+            self._db.execute(statement, (*values, _user(), _now()))
+
+    def _reviews(self, basis: Basis) -> tuple[Review, ...]:
+        """The latest review of each step of this source."""
+        rows = self._rows(
+            "SELECT step, accepted, reason FROM reviews WHERE student = ? AND lab = ? AND source_hash = ? "
+            "ORDER BY id",
+            *(basis.student, basis.lab, basis.source_hash),
+        )
+        return tuple({step: Review(step, bool(accepted), why) for step, accepted, why in rows}.values())
+
+    def _overrides(self, student: str, lab: str) -> tuple[Override, ...]:
+        rows = self._rows(
+            "SELECT step, points, reason FROM overrides WHERE student = ? AND lab = ? ORDER BY id",
+            *(student, lab),
+        )
+        latest = {step: (points, reason) for step, points, reason in rows}
+        return tuple(
+            Override(step, points, reason) for step, (points, reason) in latest.items() if points is not None
+        )
+
+    # --- rows ------------------------------------------------------------------------------------------
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self._one_line():
+            return self._db.execute(query, values).fetchall()
+
+    def _judgement(self, key: str) -> Judgement | None:
+        rows = self._rows("SELECT message, seconds, output, layers FROM attempts WHERE key = ?", key)
+        if not rows:
+            return None
+        message, seconds, output, layers = rows[0]
+        return Judgement(self._verdicts(key), message, seconds, output, tuple(layers.splitlines()))
+
+    def _results(self, which: str, *values: str) -> list[Result]:
+        rows = self._rows(
+            "SELECT student, marks.lab, points, max_points, marks.message, attempt, seconds "
+            f"FROM marks JOIN attempts ON key = attempt {which}",
+            *values,
+        )
+        return [
+            Result(
+                *(student, lab, points, most, message),
+                steps=self._steps(student, lab),
+                tests=self._verdicts(key),
+                seconds=seconds,
+                findings=self._findings(student, lab, undecided=True),
+            )
+            for student, lab, points, most, message, key, seconds in rows
+        ]
 
     def _steps(self, student: str, lab: str) -> tuple[StepMarks, ...]:
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT step, title, points, max_points FROM step_marks "
             "WHERE student = ? AND lab = ? ORDER BY step",
-            (student, lab),
+            *(student, lab),
         )
         return tuple(StepMarks(*row) for row in rows)
 
     def _verdicts(self, key: str) -> tuple[Verdict, ...]:
-        rows = self._db.execute(
-            "SELECT test, verdict, message, seconds, mistake FROM verdicts "
+        rows = self._rows(
+            "SELECT test, verdict, message, seconds, mistake, compared FROM verdicts "
             "WHERE attempt = ? ORDER BY position",
-            (key,),
+            key,
         )
         return tuple(Verdict(*row) for row in rows)
 
-    def _open(self) -> None:
-        damage = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if damage != "ok":
-            raise sqlite3.DatabaseError(damage)
-        self._check_version()
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA foreign_keys = ON")
-        if self._version() < len(MIGRATIONS):
-            with self._transaction():
-                self._migrate()
+    def _findings(self, student: str, lab: str, *, undecided: bool) -> tuple[Finding, ...]:
+        """A mark's findings, or only those that still withhold a step."""
+        rows = self._rows(
+            "SELECT step, rule, line, text FROM findings WHERE student = ? AND lab = ? AND undecided >= ? "
+            "ORDER BY position",
+            *(student, lab, undecided),
+        )
+        return tuple(Finding(*row) for row in rows)
 
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+    def _keep(self, old: Result, lowered: bool) -> None:
+        """Put marks that are about to be replaced into the history."""
+        steps = json.dumps({step.step: step.points for step in old.steps})
+        self._db.execute(
+            "INSERT INTO history (student, lab, attempt, points, max_points, message, steps, marked, "
+            "replaced, lowered) SELECT student, lab, attempt, points, max_points, message, ?, marked, ?, ? "
+            "FROM marks WHERE student = ? AND lab = ?",
+            (steps, _now(), lowered, old.student, old.lab),
+        )
 
-    def _check_version(self) -> None:
-        version = self._version()
-        if version > len(MIGRATIONS):
-            raise GradebookError(
-                f"{self.path}: made by a newer grader (schema {version}, this one knows {len(MIGRATIONS)}): "
-                "update the grader, or choose another --out"
-            )
-        if version == 0 and self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise GradebookError(f"{self.path}: an SQLite file but not a gradebook; choose another --out")
 
-    def _migrate(self) -> None:
-        # The version is read again inside the transaction: another grader may have migrated meanwhile.
-        for version in range(self._version(), len(MIGRATIONS)):
-            for statement in MIGRATIONS[version]:
-                self._db.execute(statement)
-            self._db.execute(f"PRAGMA user_version = {version + 1}")
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._one_line():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
 
-    @contextmanager
-    def _one_line(self) -> Iterator[None]:
-        """Turn an error of SQLite into one line that says what to do."""
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise GradebookError(f"{self.path}: the gradebook can't be used now ({error})") from error
-        except sqlite3.DatabaseError as error:
-            why = " ".join(str(error).split())
-            raise GradebookError(
-                f"{self.path}: the gradebook is damaged ({why}): move it away and grade again"
-            ) from error
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # an account without a name, as in some containers
+        return ""

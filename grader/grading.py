@@ -1,6 +1,6 @@
-"""Grade one submission or a class: intake, worker, marking, gradebook, in that order.
+"""Grade one submission or a class: intake, an engine, marking, gradebook, in that order.
 
-This process alone reads and writes the gradebook; the worker processes run submissions.
+This process alone reads and writes the gradebook; an engine's processes run submissions.
 Whatever ends it, the next run does only what is not in the gradebook yet.
 """
 
@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import platform
 import secrets
+import shlex
 import signal
-import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
 import grader
 from grader.course import Course, CourseError, Lab
-from grader.files import scratch_folder, sweep_scratch
-from grader.gradebook import Gradebook, attempt_key
-from grader.intake import Submission, find_submissions
-from grader.marking import Result, mark
-from grader.verdicts import GRADER_ERROR, MISSING, Verdict, one_line
-from grader.worker import Judgement, Limits, Stopped, judge, planned_tests
+from grader.differences import Change
+from grader.engine import Engine, LocalEngine, WorkItem
+from grader.files import sweep_scratch
+from grader.gradebook import Basis, Gradebook, attempt_key, source_hash
+from grader.intake import Intake, Submission, find_submissions
+from grader.late import FILE as COURSE_FILE
+from grader.late import lateness, load_policy
+from grader.limits import Limits
+from grader.marking import Result
+from grader.verdicts import Finding, one_line
+from grader.worker import Judgement
 
 GRADEBOOK = "gradebook.sqlite"
 SEED_BITS = 48
+UNREADABLE = "the policy failed on this file"  # a finding's rule
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,21 @@ class Outcome:
     notes: tuple[str, ...] = ()  # lines about what lies in the class, or in the gradebook, beside them
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """What a regrade would store, for every submission beside the mark that the gradebook has."""
+
+    outcome: Outcome
+    changes: tuple[Change, ...]
+
+    @property
+    def differing(self) -> list[Change]:
+        return [change for change in self.changes if change.old != change.new]
+
+
 OnProgress = Callable[[Progress], None]
+FindingsOf = Callable[[str, Lab], tuple[Finding, ...]]
+Settle = Callable[[Gradebook, Change], Result]  # decides which marks count: the new ones, or the old
 
 
 def grade(
@@ -63,16 +82,224 @@ def grade(
     jobs: int = 1,
     limits: Limits | None = None,
     on_progress: OnProgress | None = None,
+    *,
+    reseed: bool = False,
+    roster: Path | None = None,
+    require_jail: bool = False,
+    engine: Engine | None = None,
+    findings: FindingsOf | None = None,
 ) -> Outcome:
     """Grade the submissions at `path` into the gradebook in `out`, `jobs` of them at a time.
 
     The inputs come from `class_seed`; without it from the gradebook's, and the first time from a secret one
-    that is drawn. Only what changed since the last run is run; equal submissions are run once. When the
-    grader itself fails on a submission, the verdict says so and the next run tries again.
+    that is drawn. A seed other than the gradebook's is refused, unless `reseed` is set: then it, or without
+    it a new secret one, replaces the gradebook's. Only what changed since the last run is run; equal
+    submissions are run once. When the grader itself fails on a submission, the verdict says so and the next
+    run tries again. A mark whose source did not change is never lowered: it stays, and a note tells.
+    `engine` stands in for this machine, `findings` for the policy.
     Raises CourseError if there is nothing to grade; KeyboardInterrupt ends it, and what is finished stays.
     SIGTERM and SIGHUP raise it as Ctrl-C does, when this runs in the main thread.
     """
-    found = find_submissions(path, course, lab, out=out)
+    kept: list[Change] = []
+
+    def settle(gradebook: Gradebook, change: Change) -> Result:
+        if change.old is not None and change.lowered and change.same_source:
+            kept.append(change)
+            return change.old
+        gradebook.store_mark(change.basis, change.new)
+        return change.new
+
+    found = _find(path, course, lab, out, roster)
+    engine = engine or LocalEngine(jobs, limits or Limits(), require_jail=require_jail)
+    with _tidy_end(), Gradebook(out / GRADEBOOK) as gradebook:
+        seed = _class_seed(gradebook, class_seed, reseed)
+        coordinator = _Coordinator(course, gradebook, seed, findings or _policy_findings, settle)
+        outcome = coordinator.grade_all(found, engine, on_progress or (lambda _: None))
+    return replace(outcome, notes=(*outcome.notes, *_kept_notes(kept, path, out)))
+
+
+def propose(
+    path: Path,
+    course: Course,
+    out: Path,
+    lab: Lab | None = None,
+    jobs: int = 1,
+    limits: Limits | None = None,
+    on_progress: OnProgress | None = None,
+    *,
+    roster: Path | None = None,
+    require_jail: bool = False,
+    engine: Engine | None = None,
+    findings: FindingsOf | None = None,
+) -> Proposal:
+    """Run what changed, as `grade` does, but replace no mark: return what would be replaced.
+
+    The attempts are in the gradebook then, so that accepting the proposal runs nothing again.
+    """
+    changes: list[Change] = []
+
+    def settle(gradebook: Gradebook, change: Change) -> Result:
+        changes.append(change)
+        return change.new
+
+    found = _find(path, course, lab, out, roster)
+    engine = engine or LocalEngine(jobs, limits or Limits(), require_jail=require_jail)
+    with _tidy_end(), Gradebook(out / GRADEBOOK) as gradebook:
+        seed = _class_seed(gradebook, None, False)
+        coordinator = _Coordinator(course, gradebook, seed, findings or _policy_findings, settle)
+        outcome = coordinator.grade_all(found, engine, on_progress or (lambda _: None))
+    return Proposal(outcome, tuple(changes))
+
+
+def accept(proposal: Proposal, out: Path) -> None:
+    """Replace the marks as proposed, all or none; CourseError if any has changed since it was shown."""
+    with Gradebook(out / GRADEBOOK, create=False) as gradebook, gradebook.transaction():
+        for change in proposal.changes:
+            student, lab = change.new.student, change.new.lab
+            now = gradebook.result(student, lab), gradebook.mark(change.basis, change.lab)
+            if now != (change.old, change.new):
+                raise CourseError(
+                    f"the marks of {student} for {lab} changed meanwhile; nothing was replaced: regrade again"
+                )
+            gradebook.store_mark(change.basis, change.new)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a verdict depends on."""
+    return {
+        "grader": grader.__version__,
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+    }
+
+
+def key_of(source: str | None, lab: Lab, seed: int) -> str:
+    """Return the key of the attempt that this source would get now."""
+    return attempt_key(source, f"{lab.name}\n{_test_set(lab)}", seed, versions())
+
+
+class _Coordinator:
+    """One run over the submissions of a class; it alone touches the gradebook."""
+
+    def __init__(self, course: Course, gradebook: Gradebook, seed: int, findings: FindingsOf, settle: Settle):
+        self._labs = {lab.name: lab for lab in course.labs}
+        self._gradebook, self._seed, self._findings, self._settle = gradebook, seed, findings, settle
+        self._versions = versions()
+        self._test_sets = {name: f"{name}\n{_test_set(lab)}" for name, lab in self._labs.items()}
+        self._policy = load_policy(course)
+
+    def grade_all(self, found: Intake, engine: Engine, report: OnProgress) -> Outcome:
+        """Settle what the gradebook knows; run the rest, and store and settle each as soon as it is there."""
+        submissions = found.submissions
+        results: dict[tuple[str, str], Result] = {}
+        work, waiting = self._work(submissions)
+
+        def finish(item: WorkItem, judgement: Judgement, fresh: bool) -> None:
+            owners = waiting.pop(item.key)
+            findings = self._look(item)
+            with self._gradebook.transaction():
+                counts = self._store(item, judgement) if fresh else judgement
+                marked = [self._mark(self._basis(one, item.key, counts, findings)) for one in owners]
+            for result in marked:  # told only now that all of it is safe: telling may be interrupted
+                results[result.student, result.lab] = result
+                report(Progress(len(submissions), len(results), result.student, result))
+
+        def unknown(items: Iterable[WorkItem]) -> Iterator[WorkItem]:
+            for item in items:  # asked just before it is run: another grader may have finished it
+                known = self._gradebook.attempt(item.key)
+                if known is None:
+                    yield item
+                else:
+                    finish(item, known, fresh=False)
+
+        def begin(item: WorkItem) -> None:
+            report(Progress(len(submissions), len(results), item.student))
+
+        # Closed at once on Ctrl-C, so that no process outlives it.
+        with closing(engine.judge_all(unknown(work.values()), begin)) as judged:
+            for key, judgement in judged:
+                finish(work[key], judgement, fresh=True)
+        ordered = [results[one.student, one.lab] for one in submissions]
+        notes = (*found.notes, *_others(self._gradebook, ordered), *self._late_notes(submissions))
+        return Outcome(ordered, self._seed, notes)
+
+    def _store(self, item: WorkItem, judgement: Judgement) -> Judgement:
+        return self._gradebook.store_attempt(
+            item.key, item.lab.name, item.seed, self._versions, judgement, item.source
+        )
+
+    def _mark(self, basis: Basis) -> Result:
+        """The marks that count now."""
+        lab, gradebook = self._labs[basis.lab], self._gradebook
+        change = Change(
+            lab=lab,
+            basis=basis,
+            before=gradebook.basis(basis.student, basis.lab),
+            old=gradebook.result(basis.student, basis.lab),
+            new=gradebook.mark(basis, lab),
+        )
+        return self._settle(gradebook, change)
+
+    def _late_notes(self, submissions: list[Submission]) -> list[str]:
+        """What keeps the late policy from being applied to somebody."""
+        policy = self._policy
+        if policy is None:
+            return []
+        unknown = [
+            one
+            for one in submissions
+            if one.source is not None and policy.due(one.lab, one.student) and one.submitted is None
+        ]
+        count = f"{len(unknown)} submissions have" if len(unknown) > 1 else "1 submission has"
+        notes = [f"{count} no known time: nothing is late there"] if unknown else []
+        here = {one.student for one in submissions}
+        for lab in {one.lab for one in submissions} if len(here) > 1 else ():
+            strangers = sorted(set(policy.extensions.get(lab, {})) - here)
+            if strangers:
+                notes.append(f"{COURSE_FILE} extends {lab} for nobody in this class: {', '.join(strangers)}")
+        return notes
+
+    def _work(self, submissions: list[Submission]) -> tuple[dict[str, WorkItem], dict[str, list[Submission]]]:
+        """The attempts that these submissions need, and whose they are: equal submissions share one."""
+        work: dict[str, WorkItem] = {}
+        waiting: dict[str, list[Submission]] = {}
+        for one in submissions:
+            key = attempt_key(one.source, self._test_sets[one.lab], self._seed, self._versions)
+            work.setdefault(key, WorkItem(key, self._labs[one.lab], self._seed, one.source, one.student))
+            waiting.setdefault(key, []).append(one)
+        return work, waiting
+
+    def _basis(
+        self, submission: Submission, key: str, judgement: Judgement, findings: tuple[Finding, ...]
+    ) -> Basis:
+        lab = self._labs[submission.lab]
+        when, flagged = submission.submitted, submission.late_flag
+        return Basis(
+            student=submission.student,
+            lab=lab.name,
+            key=key,
+            source_hash=source_hash(submission.source),
+            judgement=judgement,
+            note=one_line("; ".join(filter(None, [submission.message, judgement.message]))),
+            withheld=submission.withheld,
+            findings=findings,
+            lateness=lateness(self._policy, lab.name, submission.student, when, flagged),
+        )
+
+    def _look(self, item: WorkItem) -> tuple[Finding, ...]:
+        """The policy's findings; where it fails, a person must look: it must not cost the class."""
+        if item.source is None:
+            return ()
+        try:
+            return tuple(self._findings(item.source, item.lab))
+        except Exception as error:
+            text = one_line(f"{type(error).__name__}: {error}")
+            return tuple(Finding(step.number, UNREADABLE, 0, text) for step in item.lab.steps)
+
+
+def _find(path: Path, course: Course, lab: Lab | None, out: Path, roster: Path | None) -> Intake:
+    """The submissions at `path`, once there is a place for their marks."""
+    found = find_submissions(path, course, lab, out=out, roster=roster)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -80,18 +307,21 @@ def grade(
             f"{out}: can't write the results there ({error.strerror}); choose another --out"
         ) from None
     sweep_scratch()
-    with _tidy_end(), Gradebook(out / GRADEBOOK) as gradebook, scratch_folder() as scratch:
-        seed = _class_seed(gradebook, class_seed)
-        run = _Run(course, gradebook, seed, limits or Limits(), Path(scratch))
-        results = run.grade_all(found.submissions, jobs, on_progress or (lambda _: None))
-        return Outcome(results, seed, (*found.notes, *_others(gradebook, results)))
+    return found
 
 
-def _class_seed(gradebook: Gradebook, given: int | None) -> int:
-    if given is None:
-        return gradebook.agree_on_seed(secrets.randbits(SEED_BITS))
-    gradebook.set_class_seed(given)
-    return given
+def _class_seed(gradebook: Gradebook, given: int | None, reseed: bool) -> int:
+    drawn = secrets.randbits(SEED_BITS) if given is None else given
+    if reseed:
+        gradebook.set_class_seed(drawn)
+        return drawn
+    stored = gradebook.agree_on_seed(drawn)
+    if given is not None and stored != given:
+        raise CourseError(
+            f"{gradebook.path} has another class seed: leave --class-seed out to keep it; "
+            "with --reseed it is replaced, and all is run again on other inputs"
+        )
+    return stored
 
 
 def _others(gradebook: Gradebook, results: list[Result]) -> list[str]:
@@ -101,6 +331,24 @@ def _others(gradebook: Gradebook, results: list[Result]) -> list[str]:
     if len(here) < 2 or not others:
         return []
     return [f"also in the gradebook, not in this class: {', '.join(sorted(others))}"]
+
+
+def _kept_notes(kept: list[Change], path: Path, out: Path) -> list[str]:
+    """Lines on the marks that would be lower though nothing else was handed in."""
+    if not kept:
+        return []
+    count = f"{len(kept)} mark{'s' * (len(kept) > 1)}"
+    return [
+        f"{count} would be lower for the same source; the old ones stay. To replace them: "
+        f"grader regrade {shlex.quote(str(path))} --out {shlex.quote(str(out))}",
+        *(line for change in kept for line in change.lines()),
+    ]
+
+
+def _policy_findings(source: str, lab: Lab) -> tuple[Finding, ...]:
+    from grader.policy import findings  # only a grader of classes needs it
+
+    return findings(source, lab)
 
 
 @contextmanager
@@ -126,127 +374,8 @@ def _tidy_end() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that a verdict depends on."""
-    return {
-        "grader": grader.__version__,
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
-    }
-
-
-class _Run:
-    """One run over the submissions of a class."""
-
-    def __init__(
-        self,
-        course: Course,
-        gradebook: Gradebook,
-        seed: int,
-        limits: Limits,
-        scratch: Path,
-    ):
-        self._labs = {lab.name: lab for lab in course.labs}
-        self._gradebook, self._seed, self._limits = gradebook, seed, limits
-        self._scratch = scratch
-        self._versions = versions()
-        self._test_sets = {name: _test_set(lab) for name, lab in self._labs.items()}
-        self._plans: dict[str, list[str]] = {}
-        self._stop = threading.Event()
-
-    def grade_all(self, submissions: list[Submission], jobs: int, report: OnProgress) -> list[Result]:
-        """Mark what the gradebook knows, run the rest, and store each as soon as it is finished."""
-        results: dict[tuple[str, str], Result] = {}
-        waiting: dict[str, list[Submission]] = {}  # by key: equal submissions share an attempt
-
-        def finish(submission: Submission, key: str, judgement: Judgement) -> None:
-            result = self._mark(submission, judgement)
-            self._gradebook.store_result(result, key)
-            results[submission.student, submission.lab] = result
-            report(Progress(len(submissions), len(results), submission.student, result))
-
-        for submission in submissions:
-            key = self._key(submission)
-            known = self._gradebook.attempt(key)
-            if known is not None:
-                finish(submission, key, known)
-            else:
-                waiting.setdefault(key, []).append(submission)
-
-        def begin(submission: Submission) -> None:
-            report(Progress(len(submissions), len(results), submission.student))
-
-        # Closed at once on Ctrl-C, so that no process outlives it.
-        with closing(self._judge_all(waiting, jobs, begin)) as judged:
-            for key, judgement in judged:
-                lab = waiting[key][0].lab
-                self._gradebook.store_attempt(key, lab, self._seed, self._versions, judgement)
-                for submission in waiting[key]:
-                    finish(submission, key, judgement)
-        return [results[one.student, one.lab] for one in submissions]
-
-    def _key(self, submission: Submission) -> str:
-        test_set = f"{submission.lab}\n{self._test_sets[submission.lab]}"
-        return attempt_key(submission.source, test_set, self._seed, self._versions)
-
-    def _mark(self, submission: Submission, judgement: Judgement) -> Result:
-        message = one_line("; ".join(filter(None, [submission.message, judgement.message])))
-        return mark(
-            submission.student,
-            self._labs[submission.lab],
-            judgement.verdicts,
-            message,
-            withheld=submission.withheld,
-            seconds=judgement.seconds,
-        )
-
-    def _judge_all(
-        self, waiting: dict[str, list[Submission]], jobs: int, begin: Callable[[Submission], None]
-    ) -> Generator[tuple[str, Judgement], None, None]:
-        """Run each waiting submission in one of `jobs` threads; yield its judgement when it is there."""
-        left = list(waiting.items())
-        running: dict[Future[Judgement], str] = {}
-        with ThreadPoolExecutor(max_workers=jobs) as pool:
-            try:
-                while left or running:
-                    while left and len(running) < jobs:
-                        key, (submission, *_) = left.pop(0)
-                        begin(submission)
-                        self._prepare(submission)
-                        running[pool.submit(self._judge, submission)] = key
-                    done, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        yield running.pop(future), future.result()
-            finally:
-                self._stop.set()  # on Ctrl-C: ends the processes that still run; else there are none
-
-    def _prepare(self, submission: Submission) -> None:
-        """Find out a lab's planned tests, once a run."""
-        lab = self._labs[submission.lab]
-        if lab.name not in self._plans:
-            try:
-                self._plans[lab.name] = planned_tests(lab, self._limits)
-            except RuntimeError as error:
-                raise CourseError(f"{error}; mend the lab and grade again") from None
-
-    def _judge(self, submission: Submission) -> Judgement:
-        """Run one submission, in a thread of its own; the grader's own failure is a verdict, too."""
-        lab, tests = self._labs[submission.lab], self._plans[submission.lab]
-        if submission.source is None:
-            return Judgement(tuple(Verdict(test, MISSING, "there is no file to test") for test in tests))
-        try:
-            with tempfile.TemporaryDirectory(prefix="submission-", dir=self._scratch) as folder:
-                exercise = Path(folder) / "exercise.py"
-                exercise.write_text(submission.source, encoding="utf-8", newline="\n")
-                return judge(lab, exercise, self._seed, self._limits, tests, stop=self._stop)
-        except Stopped:
-            raise
-        except Exception as error:  # one submission's trouble must not cost the class
-            message = one_line(f"the grader could not run this submission ({type(error).__name__}: {error})")
-            return Judgement(tuple(Verdict(test, GRADER_ERROR, message) for test in tests), message)
-
-
 def _test_set(lab: Lab) -> str:
-    """The text that decides a lab's verdicts: its tests, its manifest, its known mistakes, their sketches."""
-    files = [lab.tests_path, lab.folder / "lab.toml", lab.solution_folder / "mistakes.toml", lab.sketches]
+    """The text that decides a lab's verdicts: tests, manifest, solution, known mistakes, their sketches."""
+    mistakes = lab.solution_folder / "mistakes.toml"
+    files = [lab.tests_path, lab.folder / "lab.toml", lab.solution, mistakes, lab.sketches]
     return "\0".join(file.read_text(encoding="utf-8") if file.is_file() else "" for file in files)

@@ -99,6 +99,21 @@ def test_a_users_mistake_is_one_line(run: Run, arguments: tuple[str, ...], said:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_intake_shows_who_would_be_graded_and_runs_nothing(run: Run, tmp_path: Path) -> None:
+    for student in ("anna", "ben"):
+        (tmp_path / "class" / student).mkdir(parents=True)
+    (tmp_path / "class" / "anna" / "exercise.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "class" / "people.csv").write_text("id,name\nanna,Anna\nben,Ben\nzoe,Zoe\n")
+    done = run("intake", "class", "--roster", "class/people.csv")
+    assert done.returncode == 0
+    assert [line.split(":")[0] for line in done.stdout.splitlines()[:3]] == [
+        "anna, 01_tiny",
+        "ben, 01_tiny",
+        "zoe, 01_tiny",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
 def test_generate_then_verify_then_a_problem(run: Run, tmp_path: Path) -> None:
     assert "wrote" in run("generate").stdout
     assert "nothing to do" in run("generate").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from grader import grading
+from grader import engine
 from grader.course import Course, CourseError, Lab
 from grader.files import sweep_scratch
 from grader.gradebook import Gradebook
 from grader.grading import GRADEBOOK, Outcome, Progress, grade
-from grader.verdicts import GRADER_ERROR, PASS, Verdict
+from grader.verdicts import GRADER_ERROR, PASS, Finding, Verdict
 from grader.worker import Judgement, Limits, Stopped
 from tests.tiny_course import PLAN, SOLUTION, STUB, is_running, make_course
 
@@ -45,51 +46,52 @@ def hand_in(folder: Path, **sources: str) -> None:
 
 
 class FakeJudge:
-    """Stands in for the worker: passes every test at once, and remembers what it was asked to run."""
+    """Stands in for the worker's examiners: passes every test at once, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.sources: list[str] = []
         self.seeds: list[int] = []
+        self.closed = 0
         self.answer: Callable[[str, threading.Event], str] = lambda source, stop: PASS
 
     def __call__(
-        self,
-        lab: Lab,
-        exercise: Path,
-        seed: int,
-        limits: Limits,
-        tests: list[str],
-        *,
-        stop: threading.Event,
-    ) -> Judgement:
-        source = exercise.read_text(encoding="utf-8")
-        self.sources.append(source)
-        self.seeds.append(seed)
-        kind = self.answer(source, stop)
-        return Judgement(tuple(Verdict(test, kind) for test in tests))
+        self, lab: Lab, seed: int, limits: Limits, *, require_jail: bool, stop: threading.Event
+    ) -> FakeExaminer:
+        return FakeExaminer(self, seed, stop)
+
+
+class FakeExaminer:
+    def __init__(self, judge: FakeJudge, seed: int, stop: threading.Event):
+        self.tests = PLAN
+        self._fake, self._seed, self._stop = judge, seed, stop
+
+    def __enter__(self) -> FakeExaminer:
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        self._fake.closed += 1
+
+    def judge(self, source: str) -> Judgement:
+        self._fake.sources.append(source)
+        self._fake.seeds.append(self._seed)
+        kind = self._fake.answer(source, self._stop)
+        return Judgement(tuple(Verdict(test, kind) for test in PLAN))
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare the process that collects the tests."""
-    monkeypatch.setattr(grading, "planned_tests", lambda lab, limits: PLAN)
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch, planned: None) -> FakeJudge:
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeJudge:
     judge = FakeJudge()
-    monkeypatch.setattr(grading, "judge", judge)
+    monkeypatch.setattr(engine, "Examiner", judge)
     return judge
 
 
-def marks(outcome: Outcome) -> dict[str, int]:
+def marks(outcome: Outcome) -> dict[str, float]:
     return {result.student: result.points for result in outcome.results}
 
 
 # --- with real worker processes --------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("planned")
 def test_one_and_two_jobs_give_the_same_marks(course: Course, tmp_path: Path) -> None:
     hand_in(
         tmp_path / "class", anna=SOLUTION.replace("return x + x", "raise NotImplementedError"), cleo=HALF_DONE
@@ -103,15 +105,7 @@ def test_one_and_two_jobs_give_the_same_marks(course: Course, tmp_path: Path) ->
     assert one.results[1].tests[2].message == two.results[1].tests[2].message
 
 
-LOGGING = """
-import os, time
-with open({log!r}, "a") as log:
-    log.write("{student} %d\\n" % os.getpid())
-while "{student}" == "ben" and not os.path.exists({flag!r}):
-    pass
-"""
-
-KILLED = """
+GRADER = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
@@ -121,61 +115,39 @@ grade(Path({group!r}), load_course(Path({course!r})), Path({out!r}))
 """
 
 
-@pytest.mark.usefixtures("planned")
-@pytest.mark.skipif(os.name != "posix", reason="uses SIGKILL")
-def test_a_killed_run_keeps_what_was_finished_and_repeats_nothing(course: Course, tmp_path: Path) -> None:
-    """The run is killed while it judges the second of three; that one's process ends too."""
-    log, flag, group, out = (tmp_path / name for name in ("log", "flag", "class", "out"))
-    for student in ("anna", "ben", "cleo"):
-        hand_in(group, **{student: LOGGING.format(log=str(log), flag=str(flag), student=student) + SOLUTION})
-    paths = {"root": str(ROOT), "group": str(group), "course": str(course.root), "out": str(out)}
-    scratch = {**os.environ, "TMPDIR": str(tmp_path)}  # what the killed run can't tidy up
-    process = subprocess.Popen([sys.executable, "-c", KILLED.format(**paths)], env=scratch)
-    wait_until(lambda: log.exists() and "ben" in log.read_text())
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    orphan = int(log.read_text().split()[-1])
-    wait_until(lambda: not is_running(orphan))
-
-    flag.touch()
-    before = runs(log)
-    outcome = grade(group, course, out)
-    assert marks(outcome) == {"anna": 5, "ben": 5, "cleo": 5}
-    assert sorted(before) == ["anna", "ben"]
-    assert sorted(runs(log)) == ["anna", "ben", "ben", "cleo"]
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_that_ends_a_run_leaves_no_process(course: Course, tmp_path: Path, number: int) -> None:
+    hand_in(tmp_path / "class", ben="while True: pass\n" + SOLUTION)
+    paths = {"root": ROOT, "group": tmp_path / "class", "course": course.root, "out": tmp_path / "out"}
+    script = GRADER.format(**{name: str(path) for name, path in paths.items()})
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+    wait_until(lambda: len(descendants(process.pid)) >= 2)  # one that compares, one that runs submissions
+    started = descendants(process.pid)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert (b"KeyboardInterrupt" in stderr) == (number == signal.SIGTERM)
+    wait_until(lambda: not any(map(is_running, started)))
 
 
-def runs(log: Path) -> list[str]:
-    """Students by process: a file is imported several times in one."""
-    return [line.split()[0] for line in sorted(set(log.read_text().splitlines()))]
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those that these have."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found, new = [], [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new]
+        found += new
+    return found
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.mark.usefixtures("planned")
-@pytest.mark.skipif(os.name != "posix", reason="uses signals")
-def test_a_signal_that_ends_a_run_leaves_nothing(course: Course, tmp_path: Path) -> None:
-    log, flag, group, scratch = (tmp_path / one for one in ("log", "flag", "class", "scratch"))
-    scratch.mkdir()
-    hand_in(group, ben=LOGGING.format(log=str(log), flag=str(flag), student="ben") + SOLUTION)
-    paths = {"root": str(ROOT), "group": str(group), "course": str(course.root), "out": str(tmp_path / "out")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED.format(**paths)],
-        env={**os.environ, "TMPDIR": str(scratch)},
-        stderr=subprocess.PIPE,
-    )
-    wait_until(lambda: log.exists() and "ben" in log.read_text())
-    assert list(scratch.glob("grader-*"))
-    os.kill(process.pid, signal.SIGTERM)
-    _, stderr = process.communicate(timeout=20)
-    assert b"KeyboardInterrupt" in stderr
-    assert not is_running(int(log.read_text().split()[-1]))
-    assert not list(scratch.glob("grader-*"))
+        time.sleep(0.05)
 
 
 # --- with the worker replaced ----------------------------------------------------------------------------
@@ -207,6 +179,39 @@ def test_all_is_run_again_when_the_tests_change(
     assert len(fake.sources) == 6
 
 
+def test_all_is_run_again_when_the_solution_changes(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    grade(group, course, tmp_path / "out")
+    course.labs[0].solution.write_text(SOLUTION + "# other\n")
+    grade(group, course, tmp_path / "out")
+    assert len(fake.sources) == 6
+
+
+def test_examiners_are_kept_warm_and_closed(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    (group / "dora").mkdir()
+    grade(group, course, tmp_path / "one")
+    assert (len(fake.sources), fake.closed) == (3, 1)
+    grade(group, course, tmp_path / "two", jobs=2)
+    assert fake.closed <= 3
+
+
+def test_a_policy_that_fails_on_a_file_leaves_it_to_a_person(
+    group: Path, course: Course, tmp_path: Path, fake: FakeJudge
+) -> None:
+    def findings(source: str, lab: Lab) -> tuple[Finding, ...]:
+        if source == SOLUTION:
+            raise RecursionError("too deep")
+        return ()
+
+    anna, ben, _ = grade(group, course, tmp_path / "out", findings=findings).results
+    assert [step.points for step in anna.steps] == [None, None]
+    assert {(one.line, one.text) for one in anna.findings} == {(0, "RecursionError: too deep")}
+    assert ben.points == 5
+
+
 def test_equal_submissions_are_run_once(group: Path, course: Course, tmp_path: Path, fake: FakeJudge) -> None:
     hand_in(group, dora=SOLUTION)
     outcome = grade(group, course, tmp_path / "out", jobs=2)
@@ -220,11 +225,16 @@ def test_the_class_seed_is_drawn_once_kept_and_replaceable(
     drawn = grade(group, course, tmp_path / "out").seed
     assert grade(group, course, tmp_path / "out").seed == drawn
     assert grade(group, course, tmp_path / "other").seed != drawn
-    assert grade(group, course, tmp_path / "out", class_seed=0).seed == 0
+    assert grade(group, course, tmp_path / "out", class_seed=drawn).seed == drawn
+    with pytest.raises(CourseError, match=r"another class seed.*--reseed"):
+        grade(group, course, tmp_path / "out", class_seed=0)
+    assert grade(group, course, tmp_path / "out").seed == drawn
+    assert grade(group, course, tmp_path / "out", class_seed=0, reseed=True).seed == 0
     assert grade(group, course, tmp_path / "out").seed == 0
     assert len(fake.seeds) == 9
     with Gradebook(tmp_path / "out" / GRADEBOOK) as gradebook:
         assert gradebook.class_seed() == 0
+    assert grade(group, course, tmp_path / "out", reseed=True).seed not in (0, drawn)
 
 
 def test_a_student_without_a_file_has_a_result(
