@@ -32,20 +32,21 @@ class Examiner:
         import torch
 
         torch.set_num_threads(1)  # as in the process that runs submissions: the same sums in the same order
+        self._scratch = Path(tempfile.mkdtemp(prefix="server-"))  # in this process's own temporary folder
+        self._server = Server(self._scratch)  # warms up while the answers are computed here
         oracle = Oracle(lab)
         book = _load_book(lab)
         wanted = oracle.wanted(seed)
         book_wanted = wanted if book is None or book.seed == seed else oracle.wanted(book.seed)
         self._knowledge = Knowledge(lab, seed, wanted, book, book_wanted)
         self._limits, self._confined = limits, confined
-        self._scratch = tempfile.mkdtemp(prefix="server-")  # in this process's own temporary folder
         self._job = {
             "rules": lab.rules.model_dump(),
             "tests": oracle.tests_without_answers(),
             "name": lab.test_file,
             "plan": plan_for_server(oracle.plan),
         }
-        self._server = self._start()
+        self._server.prepare(self._job, limits.start_seconds)
         self._judge_solution(lab)
 
     @property
@@ -109,9 +110,9 @@ class Examiner:
         return Examination(self._knowledge, self._server, self._limits, exercise, self._confined)
 
     def _start(self) -> Server:
-        server = Server(self._job, Path(self._scratch))
+        server = Server(self._scratch)
         try:
-            server.wait_ready(self._limits.start_seconds)
+            server.prepare(self._job, self._limits.start_seconds)
         except ServerDied:
             server.stop()
             raise

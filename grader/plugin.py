@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.spare_the_compiler()
     config.stash[VERDICTS] = {}
 
 

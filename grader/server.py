@@ -42,7 +42,11 @@ class Order:
 def serve(control: socket.socket) -> None:
     """Prepare what the first message describes, then fork for every further one until the client is gone."""
     end_with_parent()
-    prepared = prepare(json.loads(_receive(control)[0]))
+    warm_up()
+    data, _ = _receive(control)
+    if not data:
+        return
+    prepared = prepare(json.loads(data))
     gc.collect()
     gc.freeze()  # children don't write into what they share, and so don't copy it
     wakeup = _wake_on_child()
@@ -75,16 +79,23 @@ class Prepared:
     held: Any  # the bans, which hold while this lives
 
 
-def prepare(job: dict[str, Any]) -> Prepared:
-    """Import, warm up, load the tests, ban: in this order, since the warm-up uses what is banned."""
+def warm_up() -> None:
+    """Import and use what every submission needs."""
     import torch
 
     torch.set_num_threads(1)  # before the first operator: else a child would wait for threads that it lacks
-    from grader import bans, graded, jail, testfile, warmup  # noqa: F401  # children must find them loaded
+    from grader import bans, graded, jail, settings, testfile, warmup  # noqa: F401  # for the children
+
+    settings.spare_the_compiler()
+    warmup.warm_up()
+
+
+def prepare(job: dict[str, Any]) -> Prepared:
+    """Load a lab's tests and apply its bans, last of all, since the warm-up uses what is banned."""
+    from grader import bans, jail, testfile
     from grader.course import Rules
 
     rules = Rules.model_validate(job["rules"])
-    warmup.warm_up()
     _import_early(rules.imports)
     plan = [Planned(**test) for test in job["plan"]]
     namespace = testfile.run_source(job["tests"], Path(job["name"]))

@@ -15,6 +15,18 @@ import torch
 REPLACED_STREAMS: list[tuple[object, object]] = []  # kept: a wrapper that is dropped closes the real stream
 
 
+def spare_the_compiler() -> None:
+    """Let `torch.optim.Optimizer` work without importing torch's compiler, which takes 1.5 s.
+
+    On its first call each of its methods imports that to say that it must not be compiled. Nothing here is
+    compiled, so each may be told beforehand that it is its own version for that case.
+    """
+    for method in vars(torch.optim.Optimizer).values():
+        function = getattr(method, "__wrapped__", None)
+        if function is not None and getattr(method, "__module__", "") == torch.optim.Optimizer.__module__:
+            function.__dict__.setdefault("__dynamo_disable", function)
+
+
 def stream(seed: int, test: str) -> int:
     """A seed for each test's own stream of numbers: independent of the order of tests."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{test}".encode()).digest()[:8], "big") >> 1

@@ -31,9 +31,9 @@ class ServerDied(Exception):
 
 
 class Server:
-    """A running fork server; a context manager."""
+    """A fork server; a context manager. It warms up by itself, and can fork once it has been prepared."""
 
-    def __init__(self, job: dict[str, Any], scratch: Path):
+    def __init__(self, scratch: Path):
         ours, theirs = socket.socketpair()
         self._control = ours
         self._lines = b""
@@ -62,10 +62,11 @@ class Server:
         assert self._popen.stderr is not None
         self._errors = Captured(os.dup(self._popen.stderr.fileno()))
         self._popen.stderr.close()
-        self._control.sendall(json.dumps(job).encode() + b"\n")
 
-    def wait_ready(self, seconds: float) -> None:
-        """Wait until the server can fork; ServerDied with the reason if it can't."""
+    def prepare(self, job: dict[str, Any], seconds: float) -> None:
+        """Tell the server what submissions need, and wait until it can fork; ServerDied if it can't."""
+        with contextlib.suppress(OSError):  # the answer, or its absence, says why
+            self._control.sendall(json.dumps(job).encode() + b"\n")
         answer = self.answer(seconds)
         if "ready" not in answer:
             raise ServerDied(str(answer.get("fault", answer)))

@@ -62,6 +62,7 @@ def warm_up() -> None:
         torch.ones(2, requires_grad=True).exp().sum().backward()  # type: ignore[no-untyped-call]
     x = torch.ones(2, requires_grad=True)
     torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    (x**2).backward(torch.ones(2))  # with a gradient given: imports the better part of a second
 
 
 def _operators(x: Tensor) -> None:
@@ -154,6 +155,7 @@ def _modules() -> None:
     optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     net.load_state_dict(copy.deepcopy(net.state_dict()))
     handle.remove()
+    net.to(torch.bfloat16).to(torch.float64)
     repr(net), net.train(False), dict(net.named_parameters()), net.requires_grad_(False)
     with torch.inference_mode():
         net(torch.ones(3, dtype=torch.float64))
