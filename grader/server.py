@@ -87,7 +87,8 @@ def warm_up() -> None:
     from grader import bans, graded, jail, settings, testfile, warmup  # noqa: F401  # for the children
 
     settings.spare_the_compiler()
-    warmup.warm_up()
+    with settings.restored():
+        warmup.warm_up()
 
 
 def prepare(job: dict[str, Any]) -> Prepared:
