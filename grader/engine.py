@@ -31,6 +31,12 @@ class WorkItem:
     student: str  # the first who handed this in
 
 
+def failed(tests: Iterable[str], why: str) -> Judgement:
+    """The judgement where the grader itself failed: nobody's fault, no zero, and the next run tries again."""
+    message = one_line(f"the grader could not run this submission ({why})")
+    return Judgement(tuple(Verdict(test, GRADER_ERROR, message) for test in tests), message)
+
+
 Begin = Callable[[WorkItem], None]
 
 
@@ -58,7 +64,7 @@ class LocalEngine:
         items = iter(work)
         running: dict[Future[Judgement], str] = {}
         with ExitStack() as started, ThreadPoolExecutor(max_workers=self._jobs) as threads:
-            examiners = _Examiners(self._limits, self._require_jail, started)
+            examiners = Examiners(self._limits, self._require_jail, started)
             try:
                 while True:
                     for item in islice(items, self._jobs - len(running)):
@@ -73,8 +79,11 @@ class LocalEngine:
                 examiners.stop.set()  # on Ctrl-C: ends what still runs; else there is nothing
 
 
-class _Examiners:
-    """Examiners by lab and seed, started when all that there are have work, and left to `started` to end."""
+class Examiners:
+    """Examiners by lab and seed, started when all that there are have work, and left to `started` to end.
+
+    May be used by several threads; setting `stop` ends what still runs, with Stopped.
+    """
 
     def __init__(self, limits: Limits, require_jail: bool, started: ExitStack):
         self.stop = threading.Event()
@@ -93,8 +102,7 @@ class _Examiners:
         except (Stopped, CourseError):
             raise
         except Exception as error:
-            message = one_line(f"the grader could not run this submission ({type(error).__name__}: {error})")
-            return Judgement(tuple(Verdict(test, GRADER_ERROR, message) for test in examiner.tests), message)
+            return failed(examiner.tests, f"{type(error).__name__}: {error}")
         finally:
             with self._lock:
                 self._idle[item.lab.name, item.seed].append(examiner)

@@ -198,7 +198,7 @@ class Examination:
         wanted: Wanted | None,
         cpu_limit: float | None,
     ) -> None:
-        """Raise the end of a process whose time is over."""
+        """Raise the end of a process whose time is over, or whose folder is full."""
         now, what = (
             time.monotonic(),
             {"start": "getting ready", "import": "importing the file"}.get(during, ""),

@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 import shutil
+import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 OURS = "grader-"
@@ -29,6 +31,40 @@ def write_atomically(path: Path, content: bytes) -> None:
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     """A temporary folder, named after this process so that `sweep_scratch` knows whose it was."""
     return tempfile.TemporaryDirectory(prefix=f"{OURS}{os.getpid()}-", ignore_cleanup_errors=True)
+
+
+@contextlib.contextmanager
+def private_folder(prefix: str) -> Iterator[Path]:
+    """A temporary folder that is gone afterwards, whatever was put into it."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it, also one that is nested deeper than Python can go."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists() and os.name == "posix":
+        subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
+
+
+def holds_more_than(folder: Path, files: int, size: int) -> bool:
+    """Whether there are more than that many entries, or bytes, below a folder; stops counting when it knows."""
+    waiting, entries, total = [str(folder)], 0, 0
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as found:
+            for entry in found:
+                entries += 1
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+                if entries > files or total > size:
+                    return True
+    return False
 
 
 def sweep_scratch() -> None:

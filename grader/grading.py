@@ -34,6 +34,7 @@ from grader.worker import Judgement
 
 GRADEBOOK = "gradebook.sqlite"
 SEED_BITS = 48
+MOST_CHARS = 600  # of what is said about a hand-in as a whole
 UNREADABLE = "the policy failed on this file"  # a finding's rule
 
 
@@ -280,7 +281,7 @@ class _Coordinator:
             key=key,
             source_hash=source_hash(submission.source),
             judgement=judgement,
-            note=one_line("; ".join(filter(None, [submission.message, judgement.message]))),
+            note=one_line("; ".join(filter(None, [submission.message, judgement.message])), MOST_CHARS),
             withheld=submission.withheld,
             findings=findings,
             lateness=lateness(self._policy, lab.name, submission.student, when, flagged),

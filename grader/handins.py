@@ -1,22 +1,28 @@
-"""The files of a hand-in, from a folder or a zip archive: listed and read within bounds, no link followed."""
+"""The files of a hand-in: listed and read within bounds, no link followed, no pipe waited for."""
 
 from __future__ import annotations
 
-import io
+import contextlib
 import os
+import re
 import stat
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 SOURCE_BYTES = 1 << 20  # of a Python file
 NOTEBOOK_BYTES = 16 << 20  # of a notebook, whose pictures are many times its code
 ARCHIVE_BYTES = 32 << 20  # of an archive, packed
-UNPACKED_BYTES = 128 << 20  # of all that an archive says it holds
-DIRECTORY_BYTES = 1 << 20  # of an archive's table of contents, parsed before anything else is known
+UNPACKED_BYTES = 128 << 20  # of all that an archive holds
 MOST_FILES = 2000
 MOST_LEVELS = 10
+
+READABLE = (".py", ".ipynb")
+ARCHIVE = re.compile(r"\.(zip|tar|tar\.(gz|bz2|xz)|tgz|tbz2?|txz)$", re.IGNORECASE)
+OTHER_ARCHIVE = re.compile(r"\.(tar\.\w+|gz|bz2|xz|zst|lzma|rar|7z)$", re.IGNORECASE)
+
+ON_DISK, IN_ARCHIVE = "the file's time on disk", "the file's time in the archive"
 
 NOISE = ("venv", "env", "node_modules", "site-packages", "Thumbs.db", "desktop.ini")
 
@@ -27,19 +33,29 @@ class FileRefused(Exception):
 
 @dataclass(frozen=True)
 class HandIn:
-    """One file of a hand-in: its path below the hand-in, how a person would name it, and its bytes."""
+    """One file of a hand-in: its path below the hand-in, how a person would name it, and its bytes.
+
+    `modified` is when it was written or handed in, as `dated` says; `remark` is what is odd about it.
+    """
 
     path: PurePosixPath
     label: str
     fetch: Callable[[int], bytes]  # reads at most that many bytes, or raises FileRefused
+    modified: datetime | None = None
+    dated: str = ""
+    remark: str = ""
 
     @property
     def suffix(self) -> str:
         return self.path.suffix.lower()
 
+    @property
+    def is_archive(self) -> bool:
+        return is_archive(self.path.name)
+
     def read(self) -> bytes:
         """Return all bytes of the file; FileRefused if it is a link, too large or unreadable."""
-        most = {".zip": ARCHIVE_BYTES, ".ipynb": NOTEBOOK_BYTES}.get(self.suffix, SOURCE_BYTES)
+        most = most_bytes(self.path.name)
         data = self.fetch(most + 1)
         if len(data) > most:
             hint = "; clear its outputs and save it again" if self.suffix == ".ipynb" else ""
@@ -47,6 +63,26 @@ class HandIn:
                 f"{self.label} is larger than {most >> 20} MiB, which is the most that is read{hint}"
             )
         return data
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of this name is an archive that can be read."""
+    return ARCHIVE.search(name) is not None
+
+
+def most_bytes(name: str) -> int:
+    """The most bytes that are read of a file of this name."""
+    if is_archive(name):
+        return ARCHIVE_BYTES
+    return NOTEBOOK_BYTES if name.lower().endswith(".ipynb") else SOURCE_BYTES
+
+
+def moment(seconds: float) -> datetime | None:
+    """The time that a file system or an archive means; None where no clock could show it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds > 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def shown(name: str) -> str:
@@ -62,41 +98,16 @@ def is_noise(name: str) -> bool:
 
 def list_folder(folder: Path) -> list[HandIn]:
     """List the files below a folder, nearest first; FileRefused if there are too many."""
-    return sorted(_walk(folder, PurePosixPath(), [MOST_FILES]), key=_nearest_first)
+    return sorted(_walk(folder, PurePosixPath(), [MOST_FILES]), key=nearest_first)
 
 
 def single_file(path: Path, name: PurePosixPath | None = None) -> HandIn:
     """Return the file at `path`, under another name if one is given."""
-    return HandIn(name or PurePosixPath(path.name), shown(path.name), lambda most: _read_file(path, most))
+    return _on_disk(path, name or PurePosixPath(path.name), shown(path.name))
 
 
-def list_archive(archive: HandIn) -> list[HandIn]:
-    """List the files in a zip archive, nearest first; of entries with one name the last counts.
-
-    FileRefused if it isn't readable, larger than the bounds, or has an entry that leads out of it.
-    """
-    data = archive.read()
-    _check_directory(archive.label, data)
-    try:
-        opened = zipfile.ZipFile(io.BytesIO(data))
-        entries = opened.infolist()
-    except Exception as error:  # hostile bytes: whatever the parser says of them, it is one line here
-        raise FileRefused(f"{archive.label} is not a readable zip archive ({error})") from None
-    if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > UNPACKED_BYTES:
-        bounds = f"{MOST_FILES} files or {UNPACKED_BYTES >> 20} MiB"
-        raise FileRefused(f"{archive.label} holds more than {bounds}; refused unopened")
-    files = {}
-    for entry in entries:
-        path = _entry_path(archive.label, entry.filename)
-        if entry.is_dir() or any(is_noise(part) for part in path.parts):
-            continue
-        files[path] = HandIn(
-            path, f"{archive.label}: {shown(str(path))}", _entry_reader(archive.label, opened, entry)
-        )
-    return sorted(files.values(), key=_nearest_first)
-
-
-def _nearest_first(file: HandIn) -> tuple[int, str]:
+def nearest_first(file: HandIn) -> tuple[int, str]:
+    """The key that sorts files by how deep they lie, then by name."""
     return len(file.path.parts), str(file.path)
 
 
@@ -111,13 +122,24 @@ def _walk(folder: Path, below: PurePosixPath, left: list[int]) -> Iterator[HandI
         if entry.is_dir() and not entry.is_symlink():
             yield from _walk(entry, path, left)
         else:
-            yield HandIn(path, shown(str(path)), lambda most, entry=entry: _read_file(entry, most))  # type: ignore[misc]
+            yield _on_disk(entry, path, shown(str(path)))
+
+
+def _on_disk(file: Path, path: PurePosixPath, label: str) -> HandIn:
+    modified, remark = None, ""
+    with contextlib.suppress(OSError):  # said when it is read
+        status = file.lstat()
+        modified, remark = moment(status.st_mtime), "a link" if stat.S_ISLNK(status.st_mode) else ""
+    return HandIn(path, label, lambda most: _read_file(file, most), modified, ON_DISK, remark)
 
 
 def _read_file(path: Path, most: int) -> bytes:
     label = shown(path.name)
     try:
-        _require_regular(label, path.lstat().st_mode)
+        status = path.lstat()
+        _require_regular(label, status.st_mode)
+        if status.st_size >= most:
+            return b"\0" * most  # enough to be refused as too large, unopened
         # Not followed and not waited for, should it become a link or a pipe in between.
         flags = (
             os.O_RDONLY
@@ -128,7 +150,7 @@ def _read_file(path: Path, most: int) -> bytes:
         with open(os.open(path, flags), "rb") as file:
             status = os.fstat(file.fileno())
             _require_regular(label, status.st_mode)
-            return b"\0" * most if status.st_size >= most else file.read(most)
+            return b"\0" * most if status.st_size >= most else file.read(status.st_size + 1)
     except OSError as error:
         raise FileRefused(f"{label} can't be read ({error.strerror})") from None
 
@@ -138,37 +160,3 @@ def _require_regular(label: str, mode: int) -> None:
         raise FileRefused(f"{label} is a link, and links are refused: hand in the file itself")
     if not stat.S_ISREG(mode):
         raise FileRefused(f"{label} is not a file with text in it")
-
-
-def _check_directory(label: str, data: bytes) -> None:
-    """Refuse an archive whose table of contents alone would fill the memory."""
-    end = data.rfind(b"PK\x05\x06")
-    if end < 0 or len(data) < end + 22:
-        raise FileRefused(f"{label} is not a readable zip archive")
-    if int.from_bytes(data[end + 12 : end + 16], "little") > DIRECTORY_BYTES:
-        raise FileRefused(f"{label} holds more than {MOST_FILES} files; refused unopened")
-
-
-def _entry_path(label: str, name: str) -> PurePosixPath:
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or ":" in name:
-        raise FileRefused(f"{label} has an entry that leads out of the archive ({shown(name)!r}); refused")
-    return path
-
-
-def _entry_reader(label: str, opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[int], bytes]:
-    def fetch(most: int) -> bytes:
-        name = f"{label}: {shown(entry.filename)}"
-        if stat.S_ISLNK(entry.external_attr >> 16):
-            raise FileRefused(f"{name} is a link, and links are refused: hand in the file itself")
-        if entry.flag_bits & 1:
-            raise FileRefused(f"{name} is protected by a password")
-        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise FileRefused(f"{name} is packed in an unusual way; make an ordinary zip archive")
-        try:
-            with opened.open(entry) as file:
-                return file.read(most)  # whatever size the entry states, no more than this is unpacked
-        except Exception as error:  # hostile bytes, as above
-            raise FileRefused(f"{name} can't be unpacked ({error})") from None
-
-    return fetch

@@ -7,33 +7,20 @@ Every student gets a submission: with the text to judge, or with the one line th
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 
 from grader.course import Course, Lab
-from grader.handins import FileRefused, HandIn, list_archive, list_folder, shown, single_file
-from grader.sources import read_source
-from grader.students import (
-    ARCHIVE,
-    EXERCISE,
-    EXERCISES,
-    NEVER_AN_EXERCISE,
-    OTHER_ARCHIVE,
-    READABLE,
-    IntakeError,
-    Place,
-    defines,
-    find_students,
-    lab_folders,
-)
+from grader.entries import lab_folders, without_ending
+from grader.handins import FileRefused, shown
+from grader.lms_names import latest
+from grader.picking import Picked, pick
+from grader.roster import match_roster, read_roster
+from grader.settled import SETTLED, Settled
+from grader.students import Found, IntakeError, Place, find_students
 
-LAB_FOLDER = re.compile(r"(\d\d)_")
-MOST_ARCHIVES = 3  # opened for one student
-MOST_NESTED = 2  # archives in archives
-MOST_LISTED = 4
-
-__all__ = ["Intake", "IntakeError", "Submission", "find_submissions"]
+__all__ = ["Intake", "IntakeError", "Submission", "find_submissions", "intake_report"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +29,8 @@ class Submission:
 
     `source` is the text to judge, None if there is none; `message` is "" or one line that says what was
     unusual or why there is none. `withheld`: a person must first say which file counts.
+    `submitted` is when it came, as far as `submitted_from` can tell; `late_flag`: the system that it was
+    handed in to calls it late.
     """
 
     student: str
@@ -49,6 +38,9 @@ class Submission:
     source: str | None
     message: str = ""
     withheld: bool = False
+    submitted: datetime | None = field(default=None, compare=False)
+    submitted_from: str = field(default="", compare=False)
+    late_flag: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,39 +52,82 @@ class Intake:
 
 
 def find_submissions(
-    path: Path, course: Course, lab: Lab | None = None, *, out: Path | None = None
+    path: Path,
+    course: Course,
+    lab: Lab | None = None,
+    *,
+    out: Path | None = None,
+    roster: Path | None = None,
 ) -> Intake:
     """Return the submissions at `path`: one file, one student's folder, or a class of them, in order.
 
     Without `lab`, the labs are those that any student has a folder for, and every student has a submission
-    for each. What the grader writes into `out` is never a submission.
-    A path with nothing to grade is an IntakeError.
+    for each; so has everybody on the `roster`, a CSV file, by whose ids the students are then called.
+    What the grader writes into `out` is never a submission.
+    A path with nothing to grade is an IntakeError, a broken roster or `intake.toml` a CourseError.
     """
     try:
         if path.is_symlink() and path.is_file():
             raise IntakeError(f"{path}: is a link; give the file itself")
         if not path.exists():
             raise IntakeError(f"{path}: no such file or folder")
-        return _find(path, course, lab, out)
+        return _find(path, course, lab, out, roster)
     except OSError as error:
         raise IntakeError(f"{path}: can't be read ({error.strerror})") from None
 
 
-def _find(path: Path, course: Course, lab: Lab | None, out: Path | None) -> Intake:
+def intake_report(intake: Intake) -> list[str]:
+    """Return one line for each student and lab, then one for each note: nothing is left out."""
+    lines = []
+    for one in intake.submissions:
+        state = "read" if one.source is not None else "to be settled" if one.withheld else "nothing to judge"
+        when = f", {one.submitted:%Y-%m-%d %H:%M %Z} by {one.submitted_from}" if one.submitted else ""
+        said = f": {one.message}" if one.message else ""
+        lines.append(f"{one.student}, {one.lab}: {state}{when}{said}")
+    return [*lines, *(f"note: {note}" for note in intake.notes)]
+
+
+def _find(path: Path, course: Course, lab: Lab | None, out: Path | None, roster: Path | None) -> Intake:
     path = Path(os.path.abspath(path))
-    roster = find_students(path, course, lab, None if out is None else _beside(out, path))
-    if not roster.students:
+    found = find_students(path, course, lab, None if out is None else _beside(out, path))
+    if not found.students:
         raise IntakeError(f"{path}: no submission here; a class holds one folder a student")
-    labs = [roster.lab] if roster.lab is not None else _labs_seen(roster.students, course)
+    labs = [found.lab] if found.lab is not None else _labs_seen(found.students, course)
     if not labs:
         raise IntakeError(f"{path}: no folder is named like a lab; say which lab with --lab")
-    ordered = sorted(roster.students.items(), key=lambda item: (item[0].casefold(), item[0]))
+    students, notes = _by_roster(found, roster)
+    ordered = sorted(students.items(), key=lambda item: (item[0].casefold(), item[0]))
     only_inside = len(labs) > 1  # a loose file can't belong to several labs
-    notes = [f"not taken for students: {', '.join(roster.not_taken)}"] if roster.not_taken else []
     return Intake(
-        [_submission(name, one, places, only_inside) for name, places in ordered for one in labs],
-        tuple(notes),
+        [
+            _submission(name, one, places, found.settled, only_inside)
+            for name, places in ordered
+            for one in labs
+        ],
+        (*found.notes, *notes, *_strangers(found, students)),
     )
+
+
+def _by_roster(found: Found, roster: Path | None) -> tuple[dict[str, list[Place]], list[str]]:
+    """The students by the ids of the roster, and what there is to say of it."""
+    if roster is None:
+        return found.students, []
+    called = {student: (student, *found.names.get(student, ())) for student in found.students}
+    matches = match_roster(read_roster(roster), called)
+    students: dict[str, list[Place]] = {student: [] for student in matches.absent if found.whole}
+    for student, places in found.students.items():
+        students.setdefault(matches.students.get(student, student), []).extend(places)
+    return students, list(matches.notes)
+
+
+def _strangers(found: Found, students: dict[str, list[Place]]) -> list[str]:
+    """A line on what `intake.toml` speaks of and is not here."""
+    places = [place for some in found.students.values() for place in some]
+    here = {*students, *found.students, *found.ignored, *(place.path.name for place in places)}
+    here |= {place.owner.student for place in places if place.owner is not None}
+    here |= {without_ending(name) for name in here}
+    strangers = sorted(found.settled.mentioned() - here) if found.whole else []
+    return [f"{SETTLED} speaks of what is not here: {', '.join(map(shown, strangers))}"] if strangers else []
 
 
 def _beside(out: Path, path: Path) -> Path:
@@ -111,158 +146,48 @@ def _labs_seen(students: dict[str, list[Place]], course: Course) -> list[Lab]:
     return list(course.labs) if not found and len(course.labs) == 1 else found
 
 
-def _submission(student: str, lab: Lab, places: list[Place], only_inside: bool = False) -> Submission:
+def _submission(
+    student: str, lab: Lab, places: list[Place], settled: Settled, only_inside: bool = False
+) -> Submission:
     """Read what a student has at `places` for one lab."""
+    counts = latest(place.owner for place in places)
+    kept = [place for place, is_latest in zip(places, counts, strict=True) if is_latest]
+    remarks = _about(kept, [place for place in places if place not in kept])
+    late = any(place.owner is not None and place.owner.late for place in kept)
     try:
-        return _read(student, lab, places, only_inside)
+        picked = pick(kept, lab, _named_file(student, lab, kept, settled), only_inside)
     except FileRefused as error:
-        return Submission(student, lab.name, None, str(error))
+        picked = Picked(None, str(error))
     except OSError as error:
-        return Submission(student, lab.name, None, f"{student}: can't be read ({error.strerror})")
+        picked = Picked(None, f"{student}: can't be read ({error.strerror})")
+    message = "; ".join(filter(None, [picked.message, *remarks]))
+    return Submission(
+        student,
+        lab.name,
+        picked.source,
+        message,
+        picked.withheld,
+        picked.submitted,
+        picked.submitted_from,
+        late,
+    )
 
 
-def _read(student: str, lab: Lab, places: list[Place], only_inside: bool) -> Submission:
-    everything: list[HandIn] = []
-    loose: list[HandIn] = []  # files beside a folder of the same name
-    remarks: list[str] = []
+def _named_file(student: str, lab: Lab, places: list[Place], settled: Settled) -> str:
+    """The file that `intake.toml` names, whichever name of the student or of the entry it uses."""
+    names = [student]
     for place in places:
-        listed, remark = _list_place(place, lab)
-        everything += listed
-        remarks += remark
-        loose += listed if len(places) > 1 and place.path.is_file() else []
-    everything, files = _unpacked(everything, lab, only_inside)
-    candidates = _candidates(files, lab)
-    if not candidates:
-        return Submission(student, lab.name, None, "; ".join([_nothing_found(lab, everything), *remarks]))
-    chosen = _choose(candidates, lab)
-    if chosen is None:
-        message = f"several files may be the exercise: {_listed(candidates)}"
-        return Submission(student, lab.name, None, message, withheld=True)
-    source, notes = read_source(chosen)
-    if _place_in_lab(chosen) not in EXERCISES:
-        notes.insert(0, f"taken from {chosen.label}")
-    unused = [file for file in files if _is_candidate(file) or file.suffix == ARCHIVE]
-    unused = [file for file in unused if file.path.name != "notebook.ipynb"]  # the lab's own
-    unused = [file for file in unused + [one for one in loose if one not in unused] if file is not chosen]
-    if unused:
-        notes.append(f"not used: {_listed(unused)}")
-    return Submission(student, lab.name, source, "; ".join(notes + remarks))
+        names += [place.path.name, without_ending(place.path.name)]
+        names += [place.owner.student] if place.owner is not None else []
+    return next(filter(None, (settled.file(name, lab.name) for name in names)), "")
 
 
-def _list_place(place: Place, lab: Lab) -> tuple[list[HandIn], list[str]]:
-    """The files at a place, and what is to say about them."""
-    path, remarks = place.path, []
-    if path.is_symlink():
-        raise FileRefused(f"{shown(path.name)} is a link, and links are refused: hand in the file itself")
-    if path.is_dir():
-        try:
-            files = list_folder(path)
-        except (FileRefused, OSError) as error:
-            files = _promised(path, lab)
-            if not files:
-                raise
-            why = error.strerror if isinstance(error, OSError) else error
-            remarks.append(f"only {files[0].label} was looked at ({why})")
-    else:
-        # A file that bears the student's name stands for the exercise itself.
-        suffix = path.suffix.lower()
-        files = [single_file(path, PurePosixPath(f"exercise{suffix}") if suffix in READABLE else None)]
-    return [replace(file, path=PurePosixPath(place.lab) / file.path) for file in files], remarks
-
-
-def _promised(folder: Path, lab: Lab) -> list[HandIn]:
-    """The exercise at one of the places where it belongs, in a folder that can't be listed."""
-    inside = folder / lab.name
-    for one in [folder] if inside.is_symlink() else [inside, folder]:
-        for name in EXERCISES:
-            if os.path.isfile(one / name):
-                path = PurePosixPath((one / name).relative_to(folder))
-                return [replace(single_file(one / name, path), label=shown(str(path)))]
-    return []
-
-
-def _unpacked(files: list[HandIn], lab: Lab, only_inside: bool) -> tuple[list[HandIn], list[HandIn]]:
-    """All files, and those of the lab; archives are opened while there is no candidate beside them."""
-    for _ in range(MOST_NESTED):
-        archives = [file for file in _of_lab(files, lab) if file.suffix == ARCHIVE]
-        if not archives or any(_is_candidate(file) for file in _of_lab(files, lab, only_inside)):
-            break
-        files = [file for file in files if file not in archives] + _open_archives(archives)
-    return files, _of_lab(files, lab, only_inside)
-
-
-def _open_archives(archives: list[HandIn]) -> list[HandIn]:
-    if len(archives) > MOST_ARCHIVES:
-        raise FileRefused(f"{len(archives)} archives and no {EXERCISE}: hand in one file")
-    return [
-        replace(file, path=archive.path.parent / file.path)
-        for archive in archives
-        for file in list_archive(archive)
-    ]
-
-
-def _of_lab(files: list[HandIn], lab: Lab, only_inside: bool = False) -> list[HandIn]:
-    """The files in folders of this lab; without such folders, those that lie in no other lab's."""
-    inside = [file for file in files if lab.number in _lab_numbers(file)]
-    if inside or only_inside:
-        return inside
-    return [file for file in files if not _lab_numbers(file)]
-
-
-def _lab_numbers(file: HandIn) -> list[str]:
-    found = [LAB_FOLDER.match(part) for part in file.path.parts[:-1]]
-    return [match[1] for match in found if match]
-
-
-def _place_in_lab(file: HandIn) -> str:
-    """A file's path without the lab's folder, where it belongs."""
-    parts = file.path.parts
-    return "/".join(parts[1:] if len(parts) > 1 and LAB_FOLDER.match(parts[0]) else parts)
-
-
-def _candidates(files: list[HandIn], lab: Lab) -> list[HandIn]:
-    """The files that may be the exercise; one with a name of another purpose only where there is no other."""
-    candidates = [file for file in files if _is_candidate(file)]
-    if candidates:
-        return candidates
-    python = [file for file in files if file.suffix in READABLE]
-    return python if len(python) == 1 else [file for file in python if defines(file, lab)]
-
-
-def _is_candidate(file: HandIn) -> bool:
-    return file.suffix in READABLE and not NEVER_AN_EXERCISE.fullmatch(file.path.name)
-
-
-def _choose(candidates: list[HandIn], lab: Lab) -> HandIn | None:
-    """The one file that is clearly the exercise: by its name, else since it alone defines what is asked."""
-    named = [file for file in candidates if file.path.name.lower() == EXERCISE]
-    if named:
-        depth = min(len(file.path.parts) for file in named)
-        return _only([file for file in named if len(file.path.parts) == depth])
-    if len(candidates) == 1:
-        return candidates[0]
-    return _only([file for file in candidates if defines(file, lab)])
-
-
-def _only(files: list[HandIn]) -> HandIn | None:
-    """The one file of a list; also the first of several with the same bytes."""
-    if len(files) > 1 and len({file.read() for file in files}) > 1:
-        return None
-    return files[0] if files else None
-
-
-def _nothing_found(lab: Lab, files: list[HandIn]) -> str:
-    if not files:
-        return f"nothing was handed in for {lab.name}"
-    packed = [file for file in files if OTHER_ARCHIVE.search(file.path.name)]
-    if packed:
-        return f"only .zip archives can be read; found {_listed(packed)}"
-    python = [file for file in files if file.suffix in READABLE]
-    if python:
-        return f"no file that is clearly the exercise for {lab.name}; found {_listed(python)}"
-    return f"no Python file, notebook or zip archive for {lab.name}; found {_listed(files)}"
-
-
-def _listed(files: list[HandIn]) -> str:
-    rest = len(files) - MOST_LISTED
-    return ", ".join(file.label for file in files[:MOST_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+def _about(kept: list[Place], older: list[Place]) -> list[str]:
+    """What the names of a bulk download say of a hand-in."""
+    remarks = []
+    if older:
+        names = ", ".join(shown(place.path.name) for place in older)
+        remarks.append(f"handed in several times, the latest counts; not used: {names}")
+    if any(place.owner is not None and place.owner.late for place in kept):
+        remarks.append("its name says LATE")
+    return remarks

@@ -16,6 +16,8 @@ class Limits:
     cpu_seconds: float = 2.0  # computing time of one test, on top of a multiple of the solution's
     cpu_factor: float = 50.0  # that multiple
     memory_bytes: int = 1 << 30  # address space on top of the server's
+    files: int = 1000  # that it may have in its folder
+    folder_bytes: int = 64 << 20  # that these may hold together
 
     def computing(self, needed: float) -> float:
         """The computing time that one test may take, if the solution needs `needed` seconds."""

@@ -256,9 +256,7 @@ def _shortened(line: str) -> str:
     return line if len(line) <= MOST_COLUMNS else line[: MOST_COLUMNS - 1] + "…"
 
 
-def _with_diagnosis(
-    item: pytest.Item, lines: list[str], index: int, check: Check
-) -> tuple[str, str | None]:
+def _with_diagnosis(item: pytest.Item, lines: list[str], index: int, check: Check) -> tuple[str, str | None]:
     """Add the named mistake, if the wrong value is a known one, and where to read."""
     lab = item.stash[LAB]
     item.stash[FAILURE] = (index, check)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import codecs
 import io
 import json
@@ -11,6 +10,7 @@ import tokenize
 from typing import Any
 
 from grader.handins import SOURCE_BYTES, FileRefused, HandIn
+from grader.syntax_notes import syntax_error
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8", "begins with a byte order mark"),
@@ -24,9 +24,13 @@ OTHER_KINDS = (
     (b"%PDF", "a PDF"),
     (b"\x1f\x8b", "a packed archive"),
 )
+# What a source may say that it is written in; the rest of Python's codecs are of no text, or can be slow.
+ENCODINGS = re.compile(r"utf-8|ascii|(iso8859|koi8|mac|gb|big5|shift_jis|euc|cp)[-_]?\w*")
+NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 CODING = re.compile(r"^([ \t\f]*#.*?coding[:=][ \t]*)([-\w.]+)")
 # A cell whose first line is one of these is Python all the same; any other %%magic makes it something else.
 PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%python", "%%python3", "%%prun")
+MOST_PARTS = 300_000  # lists and objects of a notebook, which take fifty times their text as memory
 MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|[\w.]+[ \t]*=[ \t]*[%!]|[\w.]+\?{1,2}[ \t]*$)")
 
 
@@ -37,20 +41,21 @@ def read_source(file: HandIn) -> tuple[str, list[str]]:
     """
     data = file.read()
     for start, kind in OTHER_KINDS:
-        if data.startswith(start) and file.suffix != ".zip":
+        if data.startswith(start):
             raise FileRefused(
                 f"{file.label} is {kind}, whatever its name says: hand in the file with the code"
             )
     text, notes = _decode(file.label, data)
-    if file.suffix == ".ipynb":
+    if file.suffix == ".ipynb" or _is_notebook(text):
         text, more = _notebook_source(file.label, text)
+        more += ["it is a notebook, whatever its name says"] if file.suffix != ".ipynb" else []
         notes = [note for note in notes if "line ends" not in note] + more
     if len(text) > SOURCE_BYTES:
         raise FileRefused(f"{file.label} holds more than {SOURCE_BYTES >> 20} MiB of code; refused")
-    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+    if NO_CHARACTER.search(text):
         raise FileRefused(_not_text(file.label))
     if not text.strip():
-        notes.append("it has no code" if file.suffix == ".ipynb" else "it is empty")
+        notes.append("it has no code" if file.suffix == ".ipynb" else "it is an empty file")
     return text, notes
 
 
@@ -83,8 +88,11 @@ def _encoding(data: bytes) -> tuple[str, list[str]]:
         return ("utf-16-le" if sample[1:2] == b"\0" else "utf-16-be"), ["it is UTF-16"]
     try:
         declared, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        data.decode(declared)
-        return declared, []
+        if ENCODINGS.match(codecs.lookup(declared).name):
+            data.decode(declared)
+            return declared, []
+        data.decode()
+        return "utf-8", [f"it says that it is {declared}, and was read as UTF-8"]
     except (SyntaxError, UnicodeError, LookupError):
         return "cp1252", ["it is not UTF-8 and was read as Windows-1252"]
 
@@ -100,14 +108,23 @@ def _declare_utf8(text: str) -> tuple[str, str]:
     return text, ""
 
 
+def _is_notebook(text: str) -> bool:
+    """Whether a text is a notebook's, saved under another name: as Python it would even parse."""
+    return text.lstrip().startswith("{") and '"cell_type"' in text and '"nbformat"' in text
+
+
 def _notebook_source(label: str, text: str) -> tuple[str, list[str]]:
     """Join a notebook's code cells; what only a notebook understands is dropped, and counted in a note."""
     if not text.strip():
-        raise FileRefused(f"{label} is empty")
+        raise FileRefused(f"{label} is an empty file")
+    if text.count("[") + text.count("{") > MOST_PARTS:
+        raise FileRefused(f"{label} has more parts than a notebook that is read; clear its outputs")
     try:
         cells = _code_cells(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise FileRefused(f"{label} is not a notebook that can be read") from None
+    if sum(map(len, cells)) > SOURCE_BYTES:
+        raise FileRefused(f"{label} holds more than {SOURCE_BYTES >> 20} MiB of code; refused")
     parts, dropped = [], 0
     for cell in cells:
         code, lines = _python_of(cell)
@@ -127,7 +144,7 @@ def _code_cells(notebook: Any) -> list[str]:
 
 def _python_of(cell: str) -> tuple[str, int]:
     """Return a cell without its magics, and how many lines were dropped."""
-    if _parses(cell):
+    if syntax_error(cell) is None:
         return cell, 0  # what looks like a magic is then inside a string or an expression
     lines = cell.splitlines()
     first = next((line for line in lines if line.strip()), "")
@@ -139,11 +156,3 @@ def _python_of(cell: str) -> tuple[str, int]:
         kept.append(f"{magic[1]}pass" if magic else line)  # so that a block of magics alone stays a block
         dropped += magic is not None
     return "\n".join(kept), dropped
-
-
-def _parses(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    return True

@@ -9,36 +9,37 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from grader.archives import list_archive
 from grader.course import Course, CourseError, Lab
-from grader.handins import FileRefused, HandIn, is_noise, list_archive, shown, single_file
+from grader.entries import (
+    EXERCISE,
+    EXERCISES,
+    entries_of,
+    has_exercise,
+    is_folder,
+    lab_folders,
+    lab_named,
+    sorted_out,
+    without_ending,
+)
+from grader.handins import (
+    OTHER_ARCHIVE,
+    READABLE,
+    FileRefused,
+    HandIn,
+    is_archive,
+    is_noise,
+    shown,
+    single_file,
+)
+from grader.lms_names import METADATA, Download, Owner, recognise
+from grader.settled import SETTLED, Settled, read_settled
 from grader.sources import read_source
 
-EXERCISE = "exercise.py"
-EXERCISES = (EXERCISE, "exercise.ipynb")
-READABLE = (".py", ".ipynb")
-ARCHIVE = ".zip"
-# At the top of a class these are the instructor's own files, not a student's.
-NOT_STUDENTS = (
-    *(".md", ".csv", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".xlsx", ".xls", ".ods", ".html", ".log"),
-    *(".sqlite", ".sqlite-wal", ".sqlite-shm"),
-)
-NOT_STUDENT_NAMES = ("readme", "roster", "instructions", ".", "__", "~$")
-# What a student's file may end with; anything else after a dot is a part of the name ("j.smith").
-ENDINGS = (
-    *READABLE,
-    ARCHIVE,
-    *(".pdf", ".docx", ".doc", ".odt", ".rtf", ".txt", ".py~", ".pyc", ".png", ".jpg"),
-)
-NOISE_FILES, NOISE_FOLDERS = (".DS_Store", "Thumbs.db", "desktop.ini"), ("__MACOSX", ".git")
-RESULTS = (
-    *("results.jsonl", "marks.csv", "report.html", "gradebook.sqlite"),
-    *("gradebook.sqlite-wal", "gradebook.sqlite-shm", "gradebook.sqlite-journal"),
-)
-OTHER_ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|gz|bz2|xz|zst|rar|7z)$", re.IGNORECASE)
 NEVER_AN_EXERCISE = re.compile(
     r"(test_.*|.*_test|conftest|setup|solution|__init__|sitecustomize)\.py", re.IGNORECASE
 )
@@ -55,53 +56,98 @@ class IntakeError(CourseError):
 
 @dataclass(frozen=True)
 class Place:
-    """A folder or file of a student; `lab` names the lab whose folder all of the class's files lie in."""
+    """A folder or file of a student.
+
+    `lab` names the lab whose folder all of the class's files lie in; `owner` is what its name says where a
+    system wrote the class.
+    """
 
     path: Path
     lab: str = ""
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True)
-class Roster:
-    """The students at a path, the lab if the path or the caller says which, and what was not taken."""
+class Found:
+    """The students at a path, the lab if the path or the caller says which, and what was not taken.
+
+    `whole`: this is a class, not one hand-in of it. `settled` is what the class's `intake.toml` says, `names`
+    what else a student may be called.
+    """
 
     students: dict[str, list[Place]]
     lab: Lab | None
-    not_taken: tuple[str, ...] = ()
+    whole: bool
+    settled: Settled
+    names: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
-def find_students(path: Path, course: Course, lab: Lab | None, out: Path | None) -> Roster:
+@dataclass
+class _Class:
+    """What is found in the folders of a class, by the names on disk."""
+
+    students: dict[str, list[Place]]
+    names: dict[str, tuple[str, ...]]
+    not_taken: list[str]
+    ignored: list[str]
+    systems: list[str]
+
+
+def find_students(path: Path, course: Course, lab: Lab | None, out: Path | None) -> Found:
     """Return who is at `path`: one file, one student's folder, or a class of them.
 
     `out` is where results are written: what lies there is nobody's.
     """
     if path.is_file():
         return _of_file(path, course, lab)
+    next(path.iterdir(), None)  # a folder that can't be read says so here
     named = lab_named(path.name, course)
     own = [one for one in lab_folders(path, course) if lab in (None, lab_named(one.name, course))]
     is_class = _is_class(path, course, lab or named)
     if named is not None and lab in (None, named) and not is_class and not own:
-        return Roster({shown(path.parent.name): [Place(path)]}, named)
+        return _one(path.parent, [Place(path)], named, course)
     inside = [one for one in own if _is_class(one, course, lab_named(one.name, course))]
-    if not is_class and not inside and (lab_folders(path, course) or _has_exercise(path)):
-        return Roster({shown(path.name): [Place(path)]}, lab)
-    found, not_taken = _class(path, course, out)
+    if not is_class and not inside and (lab_folders(path, course) or has_exercise(path)):
+        return _one(path, [Place(path)], lab, course)
+    settled = read_settled(path)
+    found = _Class({}, {}, [], [], [])
+    _look(path, course, out, settled, found)
     for folder in inside:
-        more, others = _class(folder, course, out, folder.name)
-        for name, places in more.items():
-            found.setdefault(name, []).extend(places)
-        not_taken = [name for name in not_taken if name != shown(folder.name)]
-        not_taken += [f"{shown(folder.name)}/{name}" for name in others]
-    return Roster(_named_apart(found), lab or named, tuple(not_taken))
+        found.not_taken.remove(shown(folder.name))
+        _look(folder, course, out, settled, found, folder.name)
+    students, notes = _named_apart(found.students), _notes(found)
+    return Found(students, lab or named, True, settled, found.names, notes, tuple(found.ignored))
 
 
-def lab_named(name: str, course: Course) -> Lab | None:
-    return next((lab for lab in course.labs if lab.name == name.lower()), None)
+def _notes(found: _Class) -> tuple[str, ...]:
+    listed = {
+        "read as a bulk download of": found.systems,
+        "not taken for students": found.not_taken,
+        f"ignored, as {SETTLED} says": found.ignored,
+    }
+    return tuple(f"{what}: {', '.join(map(shown, names))}" for what, names in listed.items() if names)
 
 
-def lab_folders(folder: Path, course: Course) -> list[Path]:
-    """The folders in `folder` that bear a lab's name."""
-    return [one for one in _folders(folder) if lab_named(one.name, course) is not None]
+def _one(owner: Path, places: list[Place], lab: Lab | None, course: Course, student: str = "") -> Found:
+    """One student alone, whose folder or file is `owner`, under the name that the class would give."""
+    settled = read_settled(owner.parent)
+    download = recognise(owner.parent, [one.name for one in sorted_out(owner.parent, course, None)[0]])
+    students: dict[str, list[Place]] = {}
+    names: dict[str, tuple[str, ...]] = {}
+    own = student or owner.name
+    for name, known in _owners(owner, own, download, settled):
+        students[shown(name)] = [replace(place, owner=known) for place in places]
+        names |= {shown(name): known.names} if known is not None and known.student == name else {}
+    told = settled.owners(owner.name) or settled.owners(own)
+    notes = (
+        (f"{shown(own)} is {', '.join(map(shown, told))}, as {owner.parent / SETTLED} says",) if told else ()
+    )
+    return Found(students, lab, False, settled, names, notes)
+
+
+DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
 def defines(file: HandIn, lab: Lab) -> bool:
@@ -111,24 +157,25 @@ def defines(file: HandIn, lab: Lab) -> bool:
         source, _ = read_source(file)
     except FileRefused:
         return False
-    return any(re.search(rf"^\s*(?:def|class)\s+{re.escape(name)}\b", source, re.MULTILINE) for name in names)
+    return any(found[1] in names for found in DEFINITION.finditer(source))
 
 
-def _of_file(path: Path, course: Course, lab: Lab | None) -> Roster:
+def _of_file(path: Path, course: Course, lab: Lab | None) -> Found:
     named = lab_named(path.parent.name, course)
     lab = lab or named or (course.labs[0] if len(course.labs) == 1 else None)
-    if OTHER_ARCHIVE.search(path.name):
-        raise IntakeError(f"{path}: only .zip archives can be read; unpack it and give the folder")
-    if path.suffix.lower() not in (*READABLE, ARCHIVE):
-        raise IntakeError(f"{path}: not a Python file, notebook or zip archive")
+    if OTHER_ARCHIVE.search(path.name) and not is_archive(path.name):
+        raise IntakeError(
+            f"{path}: only .zip and .tar archives can be read; unpack it and give the folder, or make a zip"
+        )
+    if path.suffix.lower() not in READABLE and not is_archive(path.name):
+        raise IntakeError(f"{path}: not a Python file, notebook or zip or tar archive")
     if lab is None:
         raise IntakeError(f"{path}: say which lab this is for with --lab")
-    if path.suffix.lower() == ARCHIVE:
+    if is_archive(path.name):
         _refuse_class(path)
-    student = path.stem
     if path.name == EXERCISE:
-        student = path.parents[1].name if named is not None else path.parent.name
-    return Roster({shown(student): [Place(path)]}, lab)
+        return _one(path.parents[1] if named is not None else path.parent, [Place(path)], lab, course)
+    return _one(path, [Place(path)], lab, course, without_ending(path.name))
 
 
 def _refuse_class(path: Path) -> None:
@@ -139,11 +186,18 @@ def _refuse_class(path: Path) -> None:
         return  # said when it is read
     parts = [_without_labs(file.path) for file in files if file.path.name.lower() in EXERCISES]
     depth = min(map(len, parts), default=0)
-    owners = sorted({one[-1] for one in parts if len(one) == depth and one})
+    owners = {one[-1] for one in parts if len(one) == depth and one}
     if not parts:
-        owners = sorted(file.path.stem for file in files if file.suffix == ARCHIVE)
+        owners = {without_ending(file.path.name) for file in files if file.is_archive}
+    for level in (0, 1):  # in the archive, or in the one folder in it
+        download = recognise(
+            path, sorted({one.path.parts[level] for one in files if len(one.path.parts) > level})
+        )
+        if download is not None:
+            owners |= {owner.student for some in download.owners.values() for owner in some}
+            break
     if len(owners) > 1:
-        names = ", ".join(map(shown, owners[:3])) + (", …" if len(owners) > 3 else "")
+        names = ", ".join(map(shown, sorted(owners)[:3])) + (", …" if len(owners) > 3 else "")
         raise IntakeError(f"{path}: holds several hand-ins ({names}): unpack it first, and grade the folder")
 
 
@@ -152,16 +206,14 @@ def _without_labs(path: PurePosixPath) -> tuple[str, ...]:
     return tuple(part for part in path.parts[:-1] if not re.match(r"\d\d_", part))
 
 
-def _has_exercise(folder: Path) -> bool:
-    return any(os.path.isfile(folder / name) for name in EXERCISES)
-
-
 def _is_class(path: Path, course: Course, lab: Lab | None) -> bool:
-    """Whether two or more entries look like a student's each, whatever else lies there."""
+    """Whether it is a bulk download, or two or more entries look like a student's; whatever else is there."""
     labs = [lab] if lab is not None else list(course.labs)
+    if recognise(path, [one.name for one in sorted_out(path, course, None)[0]]) is not None:
+        return True
     if len(list(islice(_student_like(path, course, labs), 2))) > 1:
         return True
-    files = [one for one in _entries(path) if one.suffix.lower() in READABLE and not one.is_dir()]
+    files = [one for one in entries_of(path) if one.suffix.lower() in READABLE and not one.is_dir()]
     if any(_is_exercise(one, labs) for one in files):
         return False  # one hand-in with its helpers
     return (
@@ -170,14 +222,14 @@ def _is_class(path: Path, course: Course, lab: Lab | None) -> bool:
 
 
 def _student_like(path: Path, course: Course, labs: list[Lab]) -> Iterator[Path]:
-    for entry in _entries(path):
+    for entry in entries_of(path):
         if is_noise(entry.name) or entry.is_symlink() or not _may_be_person(entry):
             continue
         if not entry.is_dir():
             if _is_exercise(entry, labs):
                 yield entry
         elif lab_named(entry.name, course) is None and (
-            _has_exercise(entry) or lab_folders(entry, course) or _holds_exercise(entry, labs)
+            has_exercise(entry) or lab_folders(entry, course) or _holds_exercise(entry, labs)
         ):
             yield entry
 
@@ -188,12 +240,12 @@ def _may_be_person(entry: Path) -> bool:
 
 
 def _holds_exercise(folder: Path, labs: list[Lab]) -> bool:
-    return any(_is_exercise(one, labs) for one in _entries(folder) if os.path.isfile(one))
+    return any(_is_exercise(one, labs) for one in entries_of(folder) if os.path.isfile(one))
 
 
 def _is_exercise(path: Path, labs: list[Lab]) -> bool:
     """Whether a loose file, whatever its name, holds what a lab asks for."""
-    if path.suffix.lower() == ARCHIVE:
+    if is_archive(path.name):
         try:
             return any(file.suffix in READABLE for file in list_archive(single_file(path)))
         except FileRefused:
@@ -203,66 +255,49 @@ def _is_exercise(path: Path, labs: list[Lab]) -> bool:
     return any(defines(single_file(path), lab) for lab in labs)
 
 
-def _class(
-    path: Path, course: Course, out: Path | None, lab: str = ""
-) -> tuple[dict[str, list[Place]], list[str]]:
-    """The students of a class by the name on disk, and what is none."""
-    students: dict[str, list[Place]] = {}
-    not_taken: list[str] = []
-    for entry in sorted(path.iterdir()):
-        if _is_silent(entry) or _is_result(entry, out):
+def _look(
+    path: Path, course: Course, out: Path | None, settled: Settled, found: _Class, lab: str = ""
+) -> None:
+    """Add to `found` what lies in a folder of the class."""
+    taken, others = sorted_out(path, course, out)
+    download = recognise(path, [one.name for one in taken], [one.name for one in others])
+    known = download.owners if download is not None else {}
+    if download is not None:
+        found.systems += [download.system] if download.system not in found.systems else []
+        for missing in download.without:
+            found.students.setdefault(missing.student, [])
+            found.names[shown(missing.student)] = missing.names
+    for entry in sorted([*taken, *(one for one in others if one.name in known)]):
+        name = entry.name if is_folder(entry) else without_ending(entry.name)
+        owners = _owners(entry, name, download, settled)
+        if {entry.name, name, *(student for student, _ in owners)} & set(settled.ignore):
+            found.ignored.append(entry.name)
             continue
-        if _is_folder(entry):
-            taken, name = _is_students_folder(entry, course), entry.name
-        else:
-            taken, name = _is_students_file(entry), _without_ending(entry.name)
-        if taken:
-            students.setdefault(name, []).append(Place(entry, lab))
-        else:
-            not_taken.append(shown(entry.name))
-    return students, not_taken
+        for student, owner in owners:
+            found.students.setdefault(student, []).append(Place(entry, lab, owner))
+            if owner is not None and owner.student == student:
+                found.names[shown(student)] = owner.names
+    for entry in others:
+        if entry.name == SETTLED and not lab:
+            continue
+        if entry.name in settled.ignore:
+            found.ignored.append(entry.name)
+        elif entry.name not in known and not (entry.name == METADATA and known):
+            found.not_taken.append(f"{shown(lab)}/{shown(entry.name)}" if lab else shown(entry.name))
 
 
-def _is_silent(entry: Path) -> bool:
-    """Whether a system put it there, and nothing of a person is in it."""
-    if entry.name.startswith("._"):
-        return True
-    return entry.name in (NOISE_FOLDERS if _is_folder(entry) else NOISE_FILES)
-
-
-def _is_result(entry: Path, out: Path | None) -> bool:
-    """Whether the grader wrote it, or will: `out`, what lies in it, a folder that leads only there."""
-    if out is None:
-        return False
-    if entry == out:
-        return True
-    if entry.parent == out:
-        return entry.name in RESULTS or bool(re.fullmatch(r"\..*\.\d+\.tmp", entry.name))
-    return entry in out.parents and all(_is_result(one, out) for one in _entries(entry))
-
-
-def _is_students_folder(folder: Path, course: Course) -> bool:
-    name = folder.name.lower()
-    if lab_named(name, course) is not None or name == ".ipynb_checkpoints":
-        return False
-    tool = os.path.exists(folder / "pyvenv.cfg")  # Python's own folder, whose files nobody wrote
-    suspect = tool or is_noise(folder.name) or any(os.path.exists(folder / one) for one in RESULTS)
-    if not suspect or _has_exercise(folder) or lab_folders(folder, course):
-        return True
-    return not tool and any(one.suffix.lower() in (*READABLE, ARCHIVE) for one in _entries(folder))
-
-
-def _is_students_file(entry: Path) -> bool:
-    suffix = entry.suffix.lower()
-    if suffix in (*READABLE, ARCHIVE):
-        return entry.name.lower() not in EXERCISES  # beside students', it is the stub or a stray
-    return suffix not in NOT_STUDENTS and not entry.name.lower().startswith(NOT_STUDENT_NAMES)
-
-
-def _without_ending(name: str) -> str:
-    shorter = OTHER_ARCHIVE.sub("", name)
-    path = Path(name)
-    return path.stem if shorter == name and path.suffix.lower() in ENDINGS else shorter
+def _owners(
+    entry: Path, name: str, download: Download | None, settled: Settled
+) -> list[tuple[str, Owner | None]]:
+    """Whose an entry is: as `intake.toml` says, else as a bulk download's name says, else by its own name."""
+    known = download.owners.get(entry.name, ()) if download is not None else ()
+    for called in (entry.name, name):
+        if settled.owners(called):
+            return [(student, known[0] if known else None) for student in settled.owners(called)]
+    found: list[tuple[str, Owner | None]] = []
+    for owner in known:
+        found += [(student, owner) for student in settled.owners(owner.student) or (owner.student,)]
+    return found or [(name, None)]
 
 
 def _named_apart(found: dict[str, list[Place]]) -> dict[str, list[Place]]:
@@ -274,18 +309,3 @@ def _named_apart(found: dict[str, list[Place]]) -> dict[str, list[Place]]:
             name, number = f"{shown(raw)} ({number})", number + 1
         students[name] = found[raw]
     return students
-
-
-def _is_folder(path: Path) -> bool:
-    return os.path.isdir(path) and not path.is_symlink()
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []  # a student's folder that can't be read is reported when it is its turn
-
-
-def _folders(path: Path) -> list[Path]:
-    return [one for one in _entries(path) if _is_folder(one) and not is_noise(one.name)]

@@ -111,9 +111,7 @@ def _rows(names: str | Sequence[str], rows: Iterable[Any]) -> list[dict[str, Any
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
     found = []
     for row in rows:
-        if hasattr(row, "marks"):  # pytest.param(...)
-            values = row.values
-        else:
-            values = row if len(names) > 1 else [row]
+        in_a_param = hasattr(row, "marks")  # pytest.param(...)
+        values = row.values if in_a_param else row if len(names) > 1 else [row]
         found.append(dict(zip(names, values, strict=True)))
     return found

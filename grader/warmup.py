@@ -62,7 +62,8 @@ def warm_up() -> None:
         torch.ones(2, requires_grad=True).exp().sum().backward()  # type: ignore[no-untyped-call]
     x = torch.ones(2, requires_grad=True)
     torch.autograd.grad((x**3).sum(), x, create_graph=True)
-    (x**2).backward(torch.ones(2))  # with a gradient given: imports the better part of a second
+    # With a gradient given, it imports for the better part of a second.
+    (x**2).backward(torch.ones(2))  # type: ignore[no-untyped-call]
 
 
 def _operators(x: Tensor) -> None:

@@ -6,16 +6,15 @@ runs submissions and holds neither.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from grader import jail
 from grader.course import CourseError, Lab
+from grader.files import private_folder
 from grader.limits import Limits
 from grader.process import TICK, Process, clean
 from grader.verdicts import GRADER_ERROR, VERDICTS, Verdict, one_line
@@ -93,8 +92,8 @@ class Examiner:
     def judge(self, source: str, *, stop: threading.Event | None = None) -> Judgement:
         """Judge one submission's text: every planned test gets exactly one verdict.
 
-        Whatever the submission does ends in verdicts and a message. If the trusted process itself fails twice,
-        every verdict is a grader error. Only `stop` ends it early, with Stopped.
+        Whatever the submission does ends in verdicts and a message. If the trusted process itself fails
+        twice, every verdict is a grader error. Only `stop` ends it early, with Stopped.
         """
         answer, trouble = self._ask(source, {}, "judged", stop or self._stop)
         if answer is None:
@@ -125,8 +124,8 @@ class Examiner:
                 if self._process is None:
                     self._start()
                 # A folder of its own: the file lies in it, and what the submission writes goes there.
-                with tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True) as folder:
-                    exercise = Path(folder) / "exercise.py"
+                with private_folder("submission-") as folder:
+                    exercise = folder / "exercise.py"
                     exercise.write_text(source, encoding="utf-8", newline="\n")
                     assert self._process is not None
                     self._process.send({**job, "exercise": str(exercise)})
@@ -186,4 +185,3 @@ def replay(lab: Lab, source: str, seed: int, test: str) -> list[str]:
 def _verdict(values: dict[str, Any]) -> Verdict:
     verdict = Verdict(**values)
     return verdict if verdict.verdict in VERDICTS else Verdict(verdict.test, GRADER_ERROR, "no such verdict")
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ OTHER = "def double(x):\n    return 3 * x\n"
 
 def put(path: Path, data: str | bytes = RIGHT) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
+    assert not path.is_symlink(), f"{path}: a test would write through a link"
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
 
@@ -28,6 +30,28 @@ def zipped(entries: Mapping[str, str | bytes]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in entries.items():
             archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def tarred(entries: Mapping[str, str | bytes], packed: str = "", mtime: int = 0) -> bytes:
+    """A tar archive; `packed` is "gz", "bz2", "xz" or nothing."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=f"w:{packed}") as archive:  # type: ignore[call-overload]
+        for name, data in entries.items():
+            content = data.encode() if isinstance(data, str) else data
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(content), mtime
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def tarred_thing(name: str, kind: bytes, target: str = "") -> bytes:
+    """A tar archive of one entry that is no file: a link, a pipe, a device."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, target
+        archive.addfile(entry)
     return buffer.getvalue()
 
 

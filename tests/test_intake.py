@@ -118,16 +118,16 @@ def test_mac_resource_forks_are_ignored(group: Path, course: Course) -> None:
     assert only(group, course).source == RIGHT
 
 
-@pytest.mark.parametrize("name", ["anna.tar.gz", "anna.rar", "anna.7z"])
+@pytest.mark.parametrize("name", ["anna.tar.zst", "anna.rar", "anna.7z"])
 @pytest.mark.parametrize("folder", ["", "anna"])
 def test_other_archives_are_said_to_be_unreadable(
     group: Path, course: Course, folder: str, name: str
 ) -> None:
     put(group / folder / name, b"\x1f\x8b")
     assert only(group, course) == Submission(
-        "anna", LAB, None, f"only .zip archives can be read; found {name}"
+        "anna", LAB, None, f"only .zip and .tar archives can be read; found {name}: make a zip archive"
     )
-    with pytest.raises(IntakeError, match=r"only \.zip archives"):
+    with pytest.raises(IntakeError, match=r"only \.zip and \.tar archives"):
         find_submissions(group / folder / name, course)
 
 
@@ -266,8 +266,8 @@ def test_bytes_that_are_no_text_are_refused(group: Path, course: Course) -> None
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("exercise.py", b"", "it is empty"),
-        ("exercise.ipynb", b"", "exercise.ipynb is empty"),
+        ("exercise.py", b"", "it is an empty file"),
+        ("exercise.ipynb", b"", "exercise.ipynb is an empty file"),
         ("exercise.ipynb", notebook().encode(), "read from a notebook (0 code cells); it has no code"),
         ("exercise.py", zipped({"a": "b"}), "exercise.py is a zip archive or an office document, "),
         ("exercise.py", bytes(range(256)) * 9, "exercise.py is not a text file (it holds bytes that are no "),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.checks import Check
+from grader.comparison import Check
 from grader.course import Lab
 from grader.running import Job, Judged, collect_tests, run_jobs, run_tests
 from tests.tiny_course import PLAN, make_course
