@@ -7,12 +7,13 @@ functions replaced in place, so that a reference somebody still holds raises as 
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from enum import Enum
 from fnmatch import fnmatchcase
 from importlib import import_module
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -102,23 +103,40 @@ def _functions_in(found: Any) -> Iterator[FunctionType]:
 
 def _empty(function: FunctionType, name: str) -> None:
     """Replace a function's code in place; one with free variables needs code with as many."""
+    original = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
+    said = name if name.endswith(function.__name__) else f"{name}: {function.__name__}"
 
-    def refusal() -> ForbiddenCall:
-        return ForbiddenCall(
-            _sentence(name if name.endswith(function.__name__) else f"{name}: {function.__name__}")
-        )
+    def gate(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if not _called_by_a_layer():
+            raise ForbiddenCall(_sentence(said))
+        return original(*arguments, **options)
 
     free = function.__code__.co_freevars
     source = "def outer():\n" + "".join(f"    {name} = None\n" for name in free)
-    source += (
-        f"    def refuse(*arguments, **options):\n        ({', '.join(free)})\n        raise 'refusal'()\n"
-    )
-    source += "    return refuse\n"
+    source += f"    def refuse(*arguments, **options):\n        ({', '.join(free)})\n"
+    source += "        return 'gate'(arguments, options)\n    return refuse\n"
     scope: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a text that is called: it stands for what the next lines put there
         exec(source, scope)
     code: CodeType = scope["outer"]().__code__
     # A constant, since the names that the function sees are those of the library's module.
-    constants = tuple(refusal if constant == "refusal" else constant for constant in code.co_consts)
+    constants = tuple(gate if constant == "gate" else constant for constant in code.co_consts)
     function.__code__ = code.replace(co_consts=constants)
+
+
+def _called_by_a_layer() -> bool:
+    """Whether a layer of torch fills its own weights: `nn.Linear(4, 2)` is nobody's way around a ban."""
+    caller: FrameType | None = sys._getframe(1)
+    while caller is not None and caller.f_globals.get("__name__") in (__name__, "torch.nn.init"):
+        caller = caller.f_back  # the gate, and initialisers that call each other
+    if caller is None or not str(caller.f_globals.get("__name__")).startswith("torch.nn.modules."):
+        return False
+    return caller.f_code.co_name in ("reset_parameters", "_reset_parameters")

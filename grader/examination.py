@@ -19,7 +19,7 @@ from grader.diagnosis import SketchBook
 from grader.limits import Limits
 from grader.oracle import Wanted
 from grader.server import Order
-from grader.spawning import Server, Submitted
+from grader.spawning import AnyServer, Submitted
 from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, WRONG, Verdict, one_line
 from grader.wire import END, IMPORTED, READY, BadFrame, Ended
 
@@ -53,7 +53,7 @@ class Examination:
     """The tests of one submission, and their verdicts so far."""
 
     knowledge: Knowledge
-    server: Server
+    server: AnyServer
     limits: Limits
     exercise: Path
     confined: bool

@@ -19,7 +19,7 @@ from grader.examination import Examination, Knowledge
 from grader.limits import Limits
 from grader.oracle import Oracle, plan_for_server
 from grader.process import open_channel
-from grader.spawning import Server, ServerDied
+from grader.spawning import AnyServer, ServerDied, start_server
 from grader.verdicts import one_line
 
 OUTPUT_CHARS = 64 * 1024
@@ -33,7 +33,7 @@ class Examiner:
 
         torch.set_num_threads(1)  # as in the process that runs submissions: the same sums in the same order
         self._scratch = Path(tempfile.mkdtemp(prefix="server-"))  # in this process's own temporary folder
-        self._server = Server(self._scratch)  # warms up while the answers are computed here
+        self._server = start_server(self._scratch)  # warms up while the answers are computed here
         oracle = Oracle(lab)
         book = _load_book(lab)
         wanted = oracle.wanted(seed)
@@ -109,8 +109,8 @@ class Examiner:
     def _new(self, exercise: Path) -> Examination:
         return Examination(self._knowledge, self._server, self._limits, exercise, self._confined)
 
-    def _start(self) -> Server:
-        server = Server(self._scratch)
+    def _start(self) -> AnyServer:
+        server = start_server(self._scratch)
         try:
             server.prepare(self._job, self._limits.start_seconds)
         except ServerDied:

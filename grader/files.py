@@ -52,7 +52,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def holds_more_than(folder: Path, files: int, size: int) -> bool:
-    """Whether there are more than that many entries, or bytes, below a folder; stops counting when it knows."""
+    """Whether more than that many entries, or bytes, lie below a folder; stops counting when it knows."""
     waiting, entries, total = [str(folder)], 0, 0
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as found:

@@ -69,6 +69,17 @@ def serve(control: socket.socket) -> None:
         _send(control, status=status)
 
 
+def serve_alone() -> None:
+    """Where processes can't be forked: be the process of one submission, told on the standard input."""
+    commands, frames = os.dup(0), os.dup(1)
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(commands, 1)  # no further: commands follow
+    told = json.loads(line)
+    warm_up()
+    become_submission(Order(**told["order"]), prepare(told["job"]), [commands, frames, 2])
+
+
 @dataclass(frozen=True)
 class Prepared:
     """What children inherit."""
@@ -150,8 +161,9 @@ def _settle_in(folder: Path) -> None:
     for name in ("TMPDIR", "TEMP", "TMP", "HOME", "MPLCONFIGDIR"):
         os.environ[name] = str(folder)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
+    for name in ("SIGCHLD", "SIGTERM", "SIGINT"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
@@ -220,6 +232,8 @@ def _send(control: socket.socket, **values: object) -> None:
 
 def child() -> None:
     """The server's process: its socket is the descriptor that the last argument names."""
+    if sys.argv[-1] == "alone":
+        serve_alone()
     control = socket.socket(fileno=int(sys.argv[-1]))
     try:
         serve(control)

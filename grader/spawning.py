@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,27 +37,10 @@ class Server:
         ours, theirs = socket.socketpair()
         self._control = ours
         self._lines = b""
-        root = str(Path(__file__).resolve().parents[1])
         with theirs:
-            self._popen = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-B",
-                    "-X",
-                    "utf8",
-                    "-c",
-                    BOOTSTRAP,
-                    root,
-                    SERVER,
-                    str(theirs.fileno()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                cwd=scratch,
-                env=environment(str(scratch)),
-                pass_fds=[theirs.fileno()],
+            number = theirs.fileno()
+            self._popen = start_process(
+                str(number), scratch, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[number]
             )
         assert self._popen.stderr is not None
         self._errors = Captured(os.dup(self._popen.stderr.fileno()))
@@ -121,20 +104,79 @@ class Server:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        return Submitted(self, pid, to_commands, from_frames, from_output)
+        # Held while the process can't have been waited for, so that the number can't be another's.
+        handle = _open_handle(pid)
+
+        def end() -> int:
+            _kill(pid, handle)
+            if handle is not None:
+                os.close(handle)
+            return int(self.answer(30.0).get("status", -1))
+
+        return Submitted(pid, (to_commands, from_frames, from_output), end)
+
+
+class FreshProcesses:
+    """What stands in for the server where processes can't be forked: each imports everything anew."""
+
+    def __init__(self, scratch: Path):
+        self._scratch = scratch
+        self._job: dict[str, Any] = {}
+
+    def prepare(self, job: dict[str, Any], seconds: float) -> None:
+        self._job = job
+
+    def stop(self) -> None:
+        """There is nothing to stop: each process ends with its submission."""
+
+    def spawn(self, order: Order) -> Submitted:
+        """Start a process for a submission."""
+        popen = start_process("alone", self._scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        ends = tuple(os.dup(pipe.fileno()) for pipe in (popen.stdin, popen.stdout, popen.stderr))
+        for pipe in (popen.stdin, popen.stdout, popen.stderr):
+            pipe.close()
+        with contextlib.suppress(OSError):  # its frames tell
+            os.write(ends[0], json.dumps({"job": self._job, "order": asdict(order)}).encode() + b"\n")
+
+        def end() -> int:
+            popen.kill()
+            return popen.wait()
+
+        return Submitted(popen.pid, ends, end)
+
+
+AnyServer = Server | FreshProcesses
+
+
+def start_server(scratch: Path) -> AnyServer:
+    """The fork server, or what stands in for it on this system."""
+    return Server(scratch) if hasattr(os, "fork") else FreshProcesses(scratch)
+
+
+def start_process(argument: str, scratch: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start the server's module, isolated, in an empty folder, with few variables."""
+    root = str(Path(__file__).resolve().parents[1])
+    command = [sys.executable, "-I", "-B", "-X", "utf8", "-c", BOOTSTRAP, root, SERVER, argument]
+    return subprocess.Popen(
+        command, stderr=subprocess.PIPE, cwd=scratch, env=environment(str(scratch)), bufsize=0, **options
+    )
 
 
 class Submitted:
-    """The process of one submission, seen from outside; a context manager that leaves nothing of it."""
+    """The process of one submission, seen from outside; a context manager that leaves nothing of it.
 
-    def __init__(self, server: Server, pid: int, commands: int, frames: int, output: int):
-        self._server, self.pid = server, pid
-        self._commands = commands
-        self._frames_end = frames
+    `ends`: our ends of its pipes, for commands, frames and output. `end` kills it, if it still runs, and
+    returns its exit status.
+    """
+
+    def __init__(self, pid: int, ends: tuple[int, ...], end: Callable[[], int]):
+        self.pid, self._end = pid, end
+        self._commands, self._frames_end, output = ends
         self._frames: queue.Queue[Frame | BadFrame | None] = queue.Queue()
         self._status: int | None = None
-        # Held while the process can't have been waited for, so that the number can't be another's.
-        self._handle = _open_handle(pid)
         self._output = Captured(output)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -170,22 +212,11 @@ class Submitted:
         """End the process if it still runs; return its exit status (negative: the signal)."""
         if self._status is not None:
             return self._status
-        self._kill()
-        status = int(self._server.answer(30.0).get("status", -1))
-        self._status = status
+        self._status = self._end()
         os.close(self._commands)
         self._reader.join(5.0)
         self._output.join(5.0)
-        if self._handle is not None:
-            os.close(self._handle)
-        return status
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            if self._handle is None:
-                os.kill(self.pid, signal.SIGKILL)
-            else:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        return self._status
 
     def _read(self) -> None:
         try:
@@ -212,6 +243,14 @@ def _bounded(read: Any) -> Iterator[Frame]:
         if number > MOST_FRAMES:
             raise BadFrame("more frames than all tests together send")
         yield frame
+
+
+def _kill(pid: int, handle: int | None) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if handle is None:
+            os.kill(pid, signal.SIGKILL)
+        else:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 
 def _open_handle(pid: int) -> int | None:

@@ -158,5 +158,6 @@ def _modules() -> None:
     handle.remove()
     net.to(torch.bfloat16).to(torch.float64)
     repr(net), net.train(False), dict(net.named_parameters()), net.requires_grad_(False)
+    torch.testing.assert_close(torch.ones(2), torch.ones(2))
     with torch.inference_mode():
         net(torch.ones(3, dtype=torch.float64))

@@ -55,6 +55,7 @@ REFUSED = {
     "schedule": "torch.optim.lr_scheduler.CosineAnnealingLR(torch.optim.Optimizer([p], {'lr': 1}), 9)",
     "clip": "torch.nn.utils.clip_grad_norm_([p], 1.0)",
     "init": "torch.nn.init.kaiming_normal_(p)",
+    "init through a module's own walk": "torch.nn.Linear(4, 2)._apply(torch.nn.init.xavier_uniform_)",
     "SVD": "torch.linalg.svd(x)",
     "SVD method": "x.svd()",
     "QR": "torch.linalg.qr(x)",
@@ -72,6 +73,8 @@ ALLOWED = {
     "filling": "p.data.normal_(0, 1, generator=torch.Generator()), torch.randn(2).uniform_(-1, 1)",
     "base class": "torch.optim.Optimizer([p], {'lr': 1}).zero_grad()",
     "parameter and module": "torch.nn.Parameter(torch.ones(2)), torch.nn.Module(), torch.nn.ReLU()(x)",
+    "a layer that fills its own weights": "torch.nn.Linear(4, 2)(x), torch.nn.Embedding(3, 4), "
+    "torch.nn.Conv1d(1, 1, 2), torch.nn.MultiheadAttention(4, 2)",
     "autograd": "torch.autograd.grad((x.requires_grad_() ** 2).sum(), x)",
 }
 CHILD = """

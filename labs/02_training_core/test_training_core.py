@@ -79,19 +79,22 @@ def random_seed(rng):
 
 # ---------------------------------------------------------------------------- step 1: initialisation
 
-SAMPLES = (1024, 1024)  # a million: a sample's standard deviation is off by 0.07 %
+MANY = (1024, 1024)  # a million: a sample's standard deviation is off by 0.07 %
+SOME = (512, 512)  # a quarter of that, where a coarser look is enough
 INITS = (("kaiming_normal_", (50, 1.0)), ("xavier_uniform_", (20, 60)))
 
 
 def check_moments(w, std, what):
-    assert_matches(float(w.std()), lambda: std, atol=0.0, rtol=0.028, what=f"standard deviation of {what}")
-    assert_matches(float(w.mean()), lambda: 0.0, atol=0.04 * std, rtol=0.0, what=f"mean of {what}")
+    rtol = 28 / math.sqrt(w.numel())  # forty times the error of a sample's standard deviation
+    assert_matches(float(w.std()), lambda: std, atol=0.0, rtol=rtol, what=f"standard deviation of {what}")
+    atol = 1.5 * rtol * std
+    assert_matches(float(w.mean()), lambda: 0.0, atol=atol, rtol=0.0, what=f"mean of {what}")
 
 
 def test_kaiming_and_xavier_statistics(lab, rng):
     """Kaiming: N(0, gain²/fan_in) with gain √2; Xavier: variance 2/(fan_in + fan_out); fans are arguments."""
     generator = torch.Generator().manual_seed(random_seed(rng))
-    w = torch.zeros(SAMPLES)
+    w = torch.zeros(MANY)
     fan_in, fan_out = between(rng, 10, 30), between(rng, 50, 80)
     lab.kaiming_normal_(w, fan_in, generator=generator)
     check_moments(w, math.sqrt(2 / fan_in), f"kaiming_normal_ with fan_in {fan_in}")
@@ -102,18 +105,18 @@ def test_kaiming_and_xavier_statistics(lab, rng):
 
 def test_kaiming_is_normal_and_obeys_its_gain(lab, rng):
     """The standard deviation is proportional to `gain`, and the samples have a normal distribution's tail."""
-    w = torch.zeros(SAMPLES)
+    w = torch.zeros(SOME)
     fan_in, gain = between(rng, 5, 9), number(rng, 4.0, 6.0)
     generator = torch.Generator().manual_seed(random_seed(rng))
     lab.kaiming_normal_(w, fan_in=fan_in, gain=gain, generator=generator)
     tail = float(w.abs().max() / w.std()) > 4
-    assert_holds(tail, what="some of a million normal samples lie beyond 4 standard deviations")
+    assert_holds(tail, what="some of a quarter of a million normal samples lie beyond 4 standard deviations")
     check_moments(w, gain / math.sqrt(fan_in), f"kaiming_normal_ with fan_in {fan_in} and gain {gain:.3g}")
 
 
 def test_xavier_fills_its_interval(lab, rng):
     """The samples of U(−a, a) reach both ends and never leave it: a² / 3 = 2 / (fan_in + fan_out)."""
-    w = torch.zeros(SAMPLES)
+    w = torch.zeros(SOME)
     fan_in, fan_out = between(rng, 3, 6), between(rng, 1, 2)
     lab.xavier_uniform_(w, fan_in, fan_out, generator=torch.Generator().manual_seed(random_seed(rng)))
     bound = math.sqrt(6 / (fan_in + fan_out))
@@ -179,8 +182,8 @@ def test_init_without_generator_draws_from_the_global_state(lab, rng, name, argu
 
 
 def test_init_scale_decides_signal_propagation(lab, rng):
-    """After 20 ReLU layers of width 128: near 1 with Kaiming, 10^18 with N(0, 1), 10^-22 with 0.01."""
-    seed, depth, width = random_seed(rng), 20, between(rng, 120, 140)
+    """After 12 ReLU layers of width 128: near 1 with Kaiming, 10^10.8 with N(0, 1), 10^-13 with 0.01."""
+    seed, depth, width = random_seed(rng), 12, between(rng, 120, 140)
     stds_of_weights = {"kaiming": math.sqrt(2 / width), "standard": 1.0, "small": 0.01}
     for init, std in stds_of_weights.items():
         stds = lab.activation_stds(depth, width, init, batch=64, seed=seed)
@@ -731,8 +734,8 @@ def one_adamw_step(start, gradient, **options):
 
 
 def test_adamw_matches_torch_exactly(lab, rng):
-    """12 steps of three parameters, with gradients from 1e-8 to 10, equal torch.optim.AdamW to 1e-10."""
-    starts, gradients = adam_starts(rng), adam_gradients(rng, 12)
+    """8 steps of three parameters, with gradients from 1e-8 to 10, equal torch.optim.AdamW to 1e-10."""
+    starts, gradients = adam_starts(rng), adam_gradients(rng, 8)
     params = parameters(starts)
     path = run(lab.AdamW(params, 0.05, (0.9, 0.95), 1e-6, 0.1), params, gradients)
     options = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.1}
@@ -819,7 +822,7 @@ def test_adamw_defaults(lab, rng):
 
 def test_adamw_resumes_from_its_state_dict(lab, rng):
     """`state_dict` holds all there is to know: moments, step counts and options."""
-    starts, gradients = adam_starts(rng), adam_gradients(rng, 8)
+    starts, gradients = adam_starts(rng), adam_gradients(rng, 4)
     gradients[0][1] = None
 
     def build(params, **changes):
@@ -1107,7 +1110,7 @@ def test_muon_refuses_what_is_no_matrix(lab, rng, shape):
 
 def test_muon_resumes_from_its_state_dict(lab, rng):
     """`state_dict` holds momentum and options."""
-    starts, gradients = muon_starts(rng), muon_gradients(rng, 6)
+    starts, gradients = muon_starts(rng), muon_gradients(rng, 4)
 
     def build(params, **changes):
         return lab.Muon(groups(params, 1), **{**MUON, **changes})
