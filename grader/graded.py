@@ -21,7 +21,7 @@ from grader.advice import advice
 from grader.bans import ForbiddenCall
 from grader.checks import MissingName, sending
 from grader.implementations import BrokenImplementation, compile_source, describe_error, run_code
-from grader.settings import restored
+from grader.settings import put_back, restored, snapshot
 from grader.testfile import Namespace, Planned, call
 from grader.verdicts import ERROR, FORBIDDEN, MEMORY, TO_DO, one_line
 from grader.wire import DONE, END, IMPORTED, Ended, pack_end, pack_value
@@ -39,23 +39,32 @@ def run_submission(
     Returns when `commands` is at its end, or at once if the file can't be loaded.
     """
     _hide_grader()
-    began = time.perf_counter()
     try:
-        code = compile_source(source, path)
-        module: ModuleType | None = _module(code, path)
-    except NotImplementedError:
-        module = None  # each test that needs what is missing will say so
+        load = _first_load(source, path)
     except BaseException as error:
         return _write_all(frames, pack_end(_ended(error, path), IMPORTED))
     _write_all(frames, pack_end(Ended(DONE), IMPORTED))
-    slow = time.perf_counter() - began > SLOW_IMPORT
     for line in os.fdopen(commands, "rb"):
         command = json.loads(line)
         for place in command["tests"]:
-            _run_test(code, path, module if slow else None, namespace, plan[place], command["seed"], frames)
+            _write_all(frames, _run_test(load, path, namespace, plan[place], command["seed"]))
 
 
-def _module(code: CodeType, path: Path) -> ModuleType:
+def _first_load(source: bytes, path: Path) -> Callable[[], ModuleType]:
+    """Load the file once; return what gives a test its module: a fresh one, unless loading takes long."""
+    code, before, began = compile_source(source, path), snapshot(), time.perf_counter()
+    try:
+        module: ModuleType | None = run_code(code, path)
+    except NotImplementedError:
+        module = None  # each test that needs what is missing will say so
+    slow, tidy = time.perf_counter() - began > SLOW_IMPORT, snapshot() == before
+    put_back(before)
+    if slow and module is not None:
+        return lambda: module
+    return lambda: run_code(code, path) if tidy else _fresh_and_put_back(code, path)
+
+
+def _fresh_and_put_back(code: CodeType, path: Path) -> ModuleType:
     with restored():
         return run_code(code, path)
 
@@ -68,23 +77,17 @@ def _hide_grader() -> None:
 
 
 def _run_test(
-    code: CodeType,
-    path: Path,
-    shared: ModuleType | None,
-    namespace: Namespace,
-    test: Planned,
-    seed: int,
-    frames: int,
-) -> None:
-    """Run one test on a fresh module; its frames are written at once when it has ended."""
+    load: Callable[[], ModuleType], path: Path, namespace: Namespace, test: Planned, seed: int
+) -> bytes:
+    """Run one test; return its frames."""
     out: list[bytes] = []
     ended = Ended(DONE)
     with restored(), sending(lambda actual: out.append(pack_value(actual))):
         try:
-            call(namespace, test, shared or _module(code, path), seed)
+            call(namespace, test, load(), seed)
         except BaseException as error:  # also an interrupt, an exit, a skip: none of them may end the run
             ended = _ended(error, path)
-    _write_all(frames, b"".join(out) + pack_end(ended, END))
+    return b"".join(out) + pack_end(ended, END)
 
 
 def _ended(error: BaseException, path: Path) -> Ended:

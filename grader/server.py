@@ -111,6 +111,8 @@ def prepare(job: dict[str, Any]) -> Prepared:
     _import_early(rules.imports)
     plan = [Planned(**test) for test in job["plan"]]
     namespace = testfile.run_source(job["tests"], Path(job["name"]))
+    for test in plan:
+        testfile.fixtures_of(namespace, test)  # remembered, so that children needn't find out
     return Prepared(namespace, plan, jail.runtime_paths(), bans.apply_bans(rules))
 
 

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import torch
 
@@ -44,23 +45,66 @@ def seed_globals(seed: int, test: str) -> None:
     torch.default_generator.manual_seed(number)  # `torch.manual_seed` takes 2 ms: it asks every device
 
 
+class Snapshot(NamedTuple):
+    """What a file may change for everybody."""
+
+    dtype: torch.dtype
+    device: torch.device
+    grad: bool
+    threads: int
+    streams: tuple[object, object]
+    recursion: int
+    folder: str
+    warnings: list[object]
+
+
+def snapshot() -> Snapshot:
+    """How things are now."""
+    return Snapshot(
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.is_grad_enabled(),
+        torch.get_num_threads(),
+        (sys.stdout, sys.stderr),
+        sys.getrecursionlimit(),
+        _folder(),
+        list(warnings.filters),
+    )
+
+
+def put_back(before: Snapshot) -> None:
+    """Make things as they were."""
+    now = snapshot()
+    if now == before:
+        return
+    torch.set_default_dtype(before.dtype)
+    torch.set_grad_enabled(before.grad)
+    if now.device != before.device:
+        torch.set_default_device(before.device)
+    torch.set_num_threads(before.threads)
+    sys.setrecursionlimit(before.recursion)
+    if now.streams != before.streams:
+        REPLACED_STREAMS.append(now.streams)
+        sys.stdout, sys.stderr = before.streams  # type: ignore[assignment]
+    with suppress(OSError):
+        os.chdir(before.folder)
+    if now.warnings != before.warnings:
+        warnings.filters[:] = before.warnings
+        warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it has been removed
+
+
 @contextmanager
 def restored() -> Iterator[None]:
     """Put back what a file may change for everybody: torch's defaults, streams, folder, warnings."""
-    dtype, device, grad = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
-    streams, depth, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
-    with warnings.catch_warnings():
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_grad_enabled(grad)
-            if torch.get_default_device() != device:
-                torch.set_default_device(device)
-            torch.set_num_threads(1)  # the tests' tensors are tiny, and results don't depend on the machine
-            sys.setrecursionlimit(depth)
-            if (sys.stdout, sys.stderr) != streams:
-                REPLACED_STREAMS.append((sys.stdout, sys.stderr))
-                sys.stdout, sys.stderr = streams
-            with suppress(OSError):
-                os.chdir(folder)
+    before = snapshot()
+    try:
+        yield
+    finally:
+        put_back(before)

@@ -12,6 +12,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,21 +80,27 @@ def run_source(source: str | ast.Module, path: Path, names: Mapping[str, Any] | 
 
 def fixtures_of(namespace: Namespace, test: Planned) -> list[str]:
     """What a test asks for beside its parameters."""
-    wanted = inspect.signature(namespace[test.function]).parameters
-    return [name for name in wanted if name not in _parameters(namespace[test.function], test.place)]
+    function = namespace[test.function]
+    given = _parameters(function, test.place)
+    return [name for name in _names(function) if name not in given]
 
 
 def call(namespace: Namespace, test: Planned, module: ModuleType, seed: int) -> None:
     """Run one test on a module, on the inputs of `seed`."""
     function = namespace[test.function]
     rng: torch.Generator = settings.inputs(seed, test.name)
-    given = {"lab": module, "rng": rng}
-    arguments = {name: given[name] for name in fixtures_of(namespace, test)}
+    given = {"lab": module, "rng": rng, **_parameters(function, test.place)}
     settings.seed_globals(seed, test.name)
-    function(**arguments, **_parameters(function, test.place))
+    function(**{name: given[name] for name in _names(function)})
 
 
-def _parameters(function: Callable[..., None], place: int) -> dict[str, Any]:
+@lru_cache(maxsize=1024)
+def _names(function: Callable[..., None]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+@lru_cache(maxsize=4096)
+def _parameters(function: Callable[..., None], place: int) -> Mapping[str, Any]:
     """The values of a test's parameters: the `place`-th combination of its `parametrize` decorators.
 
     As pytest counts them: the decorator nearest to the function changes slowest.
