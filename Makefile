@@ -5,13 +5,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test clean
+BENCH := .venv-bench/bin/python
+
+.PHONY: help demo test bench bench-thousand clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo   grade the example class; ends with a table and the reports in build/demo"
 	@echo "make test   lint, types, tests, and the proof that the labs' tests reject every known mistake"
-	@echo "make clean  remove .venv and build"
+	@echo "make bench  compare this grader with others on the same assignment (in an environment of its own)"
+	@echo "make clean  remove the environments and build"
 
 demo: .venv/course
 	@echo "== grading the example class (examples/class)"
@@ -19,7 +22,7 @@ demo: .venv/course
 
 # Nothing that could change the outcome is newer than the last run that passed: say so, and stop.
 test: .venv/dev
-	@if [ -f .venv/tested ] && [ -z "$$(find . -mindepth 1 \( -name .venv -o -name .git -o -name build \
+	@if [ -f .venv/tested ] && [ -z "$$(find . -mindepth 1 \( -name .venv -o -name .venv-bench -o -name .git -o -name build \
 	    -o -name '*_cache' -o -name __pycache__ -o -name '*.egg-info' -o -name .grader \) -prune \
 	    -o -newer .venv/tested -print)" ]; \
 	then echo "nothing has changed since the last run that passed; to run it again: rm .venv/tested"; cat .venv/tested; \
@@ -31,7 +34,7 @@ check:
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@echo "== types (mypy)"
-	@$(BIN)/mypy grader tests
+	@$(BIN)/mypy grader tests bench
 	@for file in labs/*/exercise.py solutions/*/*.py curriculum/*.py; do echo "$$file"; \
 	    $(BIN)/mypy --no-error-summary "$$file" || exit 1; done
 	@for file in labs/*/test_*.py; do echo "$$file"; \
@@ -57,5 +60,23 @@ check:
 	@$(PIP) -e ".[dev]"
 	@touch $@
 
+bench: .venv-bench/ready
+	@$(BENCH) -m bench.compare
+	@$(BENCH) -m bench.lab02
+	@$(BENCH) -m bench.cold
+
+# A class of a thousand submissions of lab 02: rate, memory, what is left.
+bench-thousand: .venv-bench/ready
+	@$(BENCH) -m bench.thousand
+
+.venv-bench/ready: pyproject.toml constraints.txt bench/requirements.txt
+	@echo "== making .venv-bench: the course and the graders it is compared with (once)"
+	@$(PYTHON) -m venv .venv-bench
+	@$(BENCH) -m pip install --disable-pip-version-check -c constraints.txt -e .
+	@sed 's/ *#.*//' bench/requirements.txt | grep . | while read each; do \
+	    $(BENCH) -m pip install --disable-pip-version-check -c constraints.txt "$$each" \
+	    || echo "$$each can't be installed here and is left out"; done
+	@touch $@
+
 clean:
-	rm -rf .venv build
+	rm -rf .venv .venv-bench build

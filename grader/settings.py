@@ -85,11 +85,11 @@ def put_back(before: Snapshot) -> None:
     sys.setrecursionlimit(before.recursion)
     if now.streams != before.streams:
         REPLACED_STREAMS.append(now.streams)
-        sys.stdout, sys.stderr = before.streams  # type: ignore[assignment]
+        sys.stdout, sys.stderr = before.streams
     with suppress(OSError):
         os.chdir(before.folder)
     if now.warnings != before.warnings:
-        warnings.filters[:] = before.warnings
+        warnings.filters[:] = before.warnings  # type: ignore[index]  # a list, whatever its type says
         warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
