@@ -44,6 +44,8 @@ def advice(error: BaseException) -> list[str]:
     said = f"{type(error).__name__}: {one_line(error, 1000)}".lower()
     if isinstance(error, PermissionError) and not error.filename:
         return ["  worker processes, other programs and the network are not allowed here (num_workers=0)"]
+    if isinstance(error, PermissionError) and "own source" in said:
+        return ["  what the library has finished is yours to write"]
     if isinstance(error, PermissionError):
         return ["  files outside the submission's own folder can't be opened here; it needs none"]
     found = [sentence for words, sentence in _ADVICE if any(word in said for word in words)]

@@ -7,9 +7,13 @@ functions replaced in place, so that a reference somebody still holds raises as 
 
 from __future__ import annotations
 
+import errno
+import importlib.util
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -20,17 +24,26 @@ import torch
 
 from grader.course import Rules
 
-KEYS = ("CPU", "Autograd")  # with and without a gradient to record
+# With and without a gradient to record, and for the other kinds of tensors that there are on a CPU.
+KEYS = ("CPU", "Autograd", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "NestedTensorCPU", "QuantizedCPU")
 
 
 class ForbiddenCall(RuntimeError):
     """A submission called what it was asked to write."""
 
 
-def apply_bans(rules: Rules) -> torch.library.Library:
+@dataclass(frozen=True)
+class Bans:
+    """What is banned in this process; the operators for as long as this lives."""
+
+    library: torch.library.Library
+    files: frozenset[str]  # the library's own sources of what is banned: not to be read or run again
+
+
+def apply_bans(rules: Rules) -> Bans:
     """Ban a lab's operators and names in this process and those forked from it.
 
-    The bans hold while the returned library lives. What this torch doesn't have is passed over.
+    What this torch doesn't have is passed over.
     """
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
@@ -38,10 +51,45 @@ def apply_bans(rules: Rules) -> torch.library.Library:
         for operator in _operators(rules):
             for key in KEYS:
                 library.impl(operator.removeprefix("aten::"), _refuse(operator), key)  # type: ignore[no-untyped-call]
+    files = set()
     for name in rules.banned_names:
-        for function in _functions_of(name):
+        functions = list(_functions_of(name))
+        files |= {function.__code__.co_filename for function in functions} - {"<string>"}
+        for function in functions:
             _empty(function, name)
-    return library
+        if not functions:
+            _replace(name)
+    return Bans(library, frozenset(files))
+
+
+def guard_sources(files: frozenset[str]) -> None:
+    """Refuse, from now on and for good, to open or run the sources of what is banned in this process.
+
+    Else a submission could load the library's file once more, under another name, and have it as it was.
+    """
+    refused = files | {importlib.util.cache_from_source(file) for file in files}
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "exec" and getattr(arguments[0], "co_filename", "") in files:
+            raise ForbiddenCall("the library's own source, loaded once more")
+        if event == "open" and isinstance(arguments[0], str | bytes):
+            path = os.path.abspath(os.fsdecode(arguments[0]))
+            if path in refused:  # an error that whoever prints a traceback knows how to live with
+                raise PermissionError(errno.EACCES, "the library's own source can't be read here", path)
+
+    sys.addaudithook(look)
+
+
+def _replace(name: str) -> None:
+    """Put something that raises in the place of what isn't written in Python."""
+    module, _, attribute = name.rpartition(".")
+    found = find(module)
+    if found is not None and hasattr(found, attribute):
+
+        def refuse(*arguments: object, **options: object) -> None:
+            raise ForbiddenCall(_sentence(name))
+
+        setattr(found, attribute, refuse)
 
 
 def _operators(rules: Rules) -> list[str]:
@@ -103,18 +151,11 @@ def _functions_in(found: Any) -> Iterator[FunctionType]:
 
 def _empty(function: FunctionType, name: str) -> None:
     """Replace a function's code in place; one with free variables needs code with as many."""
-    original = FunctionType(
-        function.__code__,
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    original.__kwdefaults__ = function.__kwdefaults__
+    original = _copy(function) if function.__module__ == "torch.nn.init" else None
     said = name if name.endswith(function.__name__) else f"{name}: {function.__name__}"
 
     def gate(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        if not _called_by_a_layer():
+        if original is None or not _called_by_a_layer():
             raise ForbiddenCall(_sentence(said))
         return original(*arguments, **options)
 
@@ -130,6 +171,13 @@ def _empty(function: FunctionType, name: str) -> None:
     # A constant, since the names that the function sees are those of the library's module.
     constants = tuple(gate if constant == "gate" else constant for constant in code.co_consts)
     function.__code__ = code.replace(co_consts=constants)
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    code, defaults, closure = function.__code__, function.__defaults__, function.__closure__
+    copy = FunctionType(code, function.__globals__, function.__name__, defaults, closure)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
 def _called_by_a_layer() -> bool:

@@ -29,6 +29,7 @@ class WorkItem:
     seed: int
     source: str | None  # None: there is no file, and every test is "missing"
     student: str  # the first who handed this in
+    apart: frozenset[int] = frozenset()  # steps with findings: judged in processes of their own
 
 
 def failed(tests: Iterable[str], why: str) -> Judgement:
@@ -98,7 +99,7 @@ class Examiners:
             if item.source is None:
                 missing = (Verdict(test, MISSING, "there is no file to test") for test in examiner.tests)
                 return Judgement(tuple(missing))
-            return examiner.judge(item.source)
+            return examiner.judge(item.source, apart=item.apart)
         except (Stopped, CourseError):
             raise
         except Exception as error:

@@ -53,10 +53,13 @@ class Examiner:
     def tests(self) -> list[str]:
         return [one.test.name for one in self._knowledge.wanted]
 
-    def judge(self, exercise: Path) -> dict[str, Any]:
-        """The judgement of one file, as plain data; the file's folder becomes the submission's own."""
+    def judge(self, exercise: Path, apart: Sequence[int] = ()) -> dict[str, Any]:
+        """The judgement of one file, as plain data; the file's folder becomes the submission's own.
+
+        apart: steps whose tests must share no process with other steps'.
+        """
         began = time.monotonic()
-        examination = self._examine(exercise)
+        examination = self._examine(exercise, apart)
         return {
             "verdicts": [asdict(verdict) for verdict in examination.verdicts()],
             "message": examination.message,
@@ -92,10 +95,11 @@ class Examiner:
                 lines += [f"got:\n{actual}", f"expected:\n{getattr(wanted, 'expected', wanted)}"]
         return lines
 
-    def _examine(self, exercise: Path) -> Examination:
+    def _examine(self, exercise: Path, apart: Sequence[int] = ()) -> Examination:
         """Judge a file; if the server dies it is started anew and the file tried once more."""
         for last in (False, True):
             examination = self._new(exercise)
+            examination.apart = frozenset(apart)
             try:
                 examination.run()
                 return examination
@@ -151,6 +155,6 @@ def child() -> None:
             if "test" in job:
                 send("replayed", lines=examiner.replay(Path(job["exercise"]), job["test"]))
             else:
-                send("judged", **examiner.judge(Path(job["exercise"])))
+                send("judged", **examiner.judge(Path(job["exercise"]), job["apart"]))
     except BaseException as error:  # whatever it is, the parent hears of it
         send("fault", message=f"{type(error).__name__}: {one_line(error, 400)}".removeprefix("CourseError: "))

@@ -194,10 +194,11 @@ class _Coordinator:
         submissions = found.submissions
         results: dict[tuple[str, str], Result] = {}
         work, waiting = self._work(submissions)
+        looked: dict[str, tuple[Finding, ...]] = {}
 
         def finish(item: WorkItem, judgement: Judgement, fresh: bool) -> None:
             owners = waiting.pop(item.key)
-            findings = self._look(item)
+            findings = looked.pop(item.key)
             with self._gradebook.transaction():
                 counts = self._store(item, judgement) if fresh else judgement
                 marked = [self._mark(self._basis(one, item.key, counts, findings)) for one in owners]
@@ -208,8 +209,9 @@ class _Coordinator:
         def unknown(items: Iterable[WorkItem]) -> Iterator[WorkItem]:
             for item in items:  # asked just before it is run: another grader may have finished it
                 known = self._gradebook.attempt(item.key)
+                looked[item.key] = self._look(item)
                 if known is None:
-                    yield item
+                    yield replace(item, apart=frozenset(one.step for one in looked[item.key]))
                 else:
                     finish(item, known, fresh=False)
 

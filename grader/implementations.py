@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from grader.advice import advice
 from grader.checks import MissingName
 from grader.course import CourseError, Lab, Mistake
 from grader.verdicts import one_line
@@ -41,7 +42,8 @@ def run_code(code: CodeType, path: Path) -> ModuleType:
     except NotImplementedError:
         raise
     except (Exception, SystemExit) as error:
-        raise BrokenImplementation(describe_error(error, path)) from None
+        what_to_do = [line.strip() for line in advice(error)]
+        raise BrokenImplementation("; ".join([describe_error(error, path), *what_to_do])) from None
     written = [name for name in module.__dict__ if not name.startswith("_")]
 
     def missing(name: str) -> object:

@@ -213,7 +213,7 @@ def _path_rules(path: str) -> Iterator[str]:
     for part in parts:
         if part in names.HELD_MODULES or (part == "types" and root != "torch"):
             yield HIDDEN
-        elif part.startswith("_") and not part.startswith("__") and part not in names.PRIVATE:
+        elif part.startswith("_") and not part.startswith(("__", "_foreach_")) and part not in names.PRIVATE:
             yield NOT_FOR_LABS
     if root == "sys" and parts and parts[0] not in (*names.SYS, "*"):
         yield NOT_FOR_LABS
@@ -356,7 +356,8 @@ def _steps_of_owners(syntax: Syntax, lab: Lab) -> dict[str, set[int]]:
     """The steps that each function, class or method counts for; one that isn't listed counts for all."""
     known = set(syntax.owners.values()) - {""}
     refers = _references(syntax, known)
-    for_all = _reached(refers[""], refers)
+    at_import = {owner for owner in known if owner.rpartition(".")[2] in names.RUN_AT_IMPORT}
+    for_all = _reached(refers[""] | at_import, refers)
     steps: dict[str, set[int]] = defaultdict(set)
     named = {name for step in lab.steps for name in step.todo}
     for step in lab.steps:
@@ -375,9 +376,12 @@ def _references(syntax: Syntax, known: set[str]) -> dict[str, set[str]]:
         members[owner.partition(".")[0]].add(owner)
     refers: dict[str, set[str]] = defaultdict(set)
     for node in syntax.nodes:
-        owner = syntax.owners[node]
+        owner = syntax.heirs.get(node, syntax.owners[node])
         if isinstance(node, ast.Name):
-            refers[owner] |= members.get(node.id, set())
+            if node not in syntax.hints and any(
+                s.kind == "module" for s in syntax.scopes[node].places(node.id)
+            ):
+                refers[owner] |= members.get(node.id, set())
         elif isinstance(node, ast.Attribute) and syntax.is_self(node.value):
             refers[owner] |= {f"{owner.partition('.')[0]}.{node.attr}"} & known
     return refers

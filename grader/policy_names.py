@@ -87,6 +87,8 @@ NOT_FOR_LABS = frozenset(
 ONLY = {("torch", "utils"): ("checkpoint", "data"), ("numpy", "testing"): ("assert",)}
 # Private by name, but old and public enough that courses teach them.
 PRIVATE = ("_params_t", "_LRScheduler", "_Loss", "_WeightedLoss", "_single", "_pair", "_triple", "_assert")
+# Methods that run while a class is made, not when somebody calls them.
+RUN_AT_IMPORT = ("__init_subclass__", "__set_name__", "__prepare__", "__mro_entries__", "__class_getitem__")
 SETTABLE = ("torch.backends", "sys.dont_write_bytecode")
 
 # Modules that other modules hold by accident, without honest attributes of torch, numpy and matplotlib.

@@ -20,9 +20,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grader.testfile import Namespace, Planned
+
+if TYPE_CHECKING:
+    from grader.bans import Bans
 
 OPEN_FILES = 256
 FILE_BYTES = 16 << 20
@@ -87,7 +90,7 @@ class Prepared:
     namespace: Namespace  # of the test file without its answers
     plan: Sequence[Planned]
     readable: Sequence[Path]
-    held: Any  # the bans, which hold while this lives
+    bans: Bans
 
 
 def warm_up() -> None:
@@ -128,12 +131,15 @@ def _import_early(names: Sequence[str]) -> None:
 def become_submission(order: Order, prepared: Prepared, descriptors: Sequence[int]) -> None:
     """Turn this process into the submission's: its streams, its folder, its jail. Never returns."""
     try:
+        from grader.bans import guard_sources
+
         commands, frames = _take_descriptors(descriptors)
         path = Path(order.exercise)
         source = path.read_bytes()
         _settle_in(path.parent)
         if order.confined:
             _confine(order, prepared, path.parent)
+        guard_sources(prepared.bans.files)
         from grader.graded import run_submission
         from grader.wire import READY, Ended, pack_end
 

@@ -153,6 +153,7 @@ def _python_of(cell: str) -> tuple[str, int]:
     kept, dropped = [], 0
     for line in lines:
         magic = MAGIC.match(line)
-        kept.append(f"{magic[1]}pass" if magic else line)  # so that a block of magics alone stays a block
+        # A block of magics alone stays a block; at the top, a statement would come before __future__.
+        kept.append((f"{magic[1]}pass" if magic[1] else "") if magic else line)
         dropped += magic is not None
     return "\n".join(kept), dropped

@@ -36,8 +36,14 @@ class Scope:
 
     kind: str  # "module", "class", "function" (also a lambda) or "comprehension"
     parent: Scope | None = None
+    owner: str = ""  # whose code runs in it; "" at the top, and in the body of a class there
     bound: dict[str, list[str | ast.expr]] = field(default_factory=dict)
     elsewhere: dict[str, Scope] = field(default_factory=dict)  # names declared global or nonlocal
+
+    @property
+    def runs_in(self) -> str:
+        """Whose code it is that stands right in this scope: a class's body runs where the class stands."""
+        return self.parent.runs_in if self.kind == "class" and self.parent is not None else self.owner
 
     def bind(self, name: str, value: str | ast.expr | None = None) -> None:
         """Note that `name` is bound here, to a dotted path, an expression, or something unknown (None)."""
@@ -62,7 +68,8 @@ class Scope:
 class Syntax:
     """The tree of one file. `nodes` are those that can run, each with its scope, parent and owner.
 
-    Owners are "f" (all of a function at module level), "C" and "C.m" (a class, a method) and "" (the module).
+    Owners are "f" (all that runs in a function at module level), "C" and "C.m" (a class, a method) and ""
+    (the module, with what runs while it is imported: defaults, decorators, annotations, classes' bodies).
     What stands under `if __name__ == "__main__"` can't run in the grader and is left out.
     """
 
@@ -75,6 +82,8 @@ class Syntax:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {}
         self.owners: dict[ast.AST, str] = {}
+        self.hints: set[ast.AST] = set()  # annotations, with what is in them
+        self.heirs: dict[ast.AST, str] = {}  # what is in a class's list of bases: the class
         self.stars: list[str] = []  # modules of "from m import *"
         self.caught: set[str] = set()  # names of exceptions
         self._mentions: dict[str, ast.AST] = {}  # the first of each name
@@ -97,6 +106,11 @@ class Syntax:
             self.nodes.append(node)
             self.scopes[node] = scope
             self.owners[node] = self._owner(node, scope)
+            above = self.parents.get(node)
+            if above in self.hints:
+                self.hints.add(node)
+            if above in self.heirs:
+                self.heirs[node] = self.heirs[above]
             self._bind(node, scope)
             if isinstance(node, ast.Name | ast.Constant):
                 continue
@@ -110,14 +124,16 @@ class Syntax:
         return guarded
 
     def _owner(self, node: ast.AST, scope: Scope) -> str:
-        around = self.owners[self.parents[node]] if node in self.parents else ""
-        if not isinstance(node, _DEFINITIONS) or (around and (scope.kind != "class" or "." in around)):
-            return around
-        return f"{around}.{node.name}" if around else node.name
+        if not isinstance(node, _DEFINITIONS):
+            return scope.runs_in
+        if scope.kind == "module":
+            return node.name
+        at_the_top = scope.kind == "class" and scope.parent is not None and scope.parent.kind == "module"
+        return f"{scope.owner}.{node.name}" if at_the_top else scope.owner
 
     def _children(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         if isinstance(node, _FUNCTIONS):
-            inner = Scope("function", scope)
+            inner = Scope("function", scope, self.owners[node])
             body = [node.body] if isinstance(node, ast.Lambda) else node.body
             inside = [*_arguments(node.args), *getattr(node, "type_params", []), *body]
             outside = [*getattr(node, "decorator_list", []), *node.args.defaults, *node.args.kw_defaults]
@@ -125,22 +141,27 @@ class Syntax:
                 *(argument.annotation for argument in _arguments(node.args)),
                 getattr(node, "returns", None),
             ]
-            yield from ((child, scope) for child in [*outside, *_with_text(hints)] if child is not None)
+            annotations = list(_with_text(hints))
+            self.hints.update(annotations)
+            yield from ((child, scope) for child in [*outside, *annotations] if child is not None)
             yield from ((child, inner) for child in inside)
         elif isinstance(node, ast.ClassDef):
-            inner = Scope("class", scope)
+            inner = Scope("class", scope, self.owners[node])
+            self.heirs.update(dict.fromkeys(node.bases, self.owners[node]))
             yield from ((child, scope) for child in [*node.decorator_list, *node.bases, *node.keywords])
             yield from ((child, inner) for child in [*getattr(node, "type_params", []), *node.body])
         elif isinstance(node, _COMPREHENSIONS):
             yield node.generators[0].iter, scope
-            inner = Scope("comprehension", scope)
+            inner = Scope("comprehension", scope, scope.runs_in)
             for child in _parts(node):
                 yield child, inner
         elif isinstance(node, ast.comprehension):
             first = self.scopes.get(node.iter)  # of the first one: visited above, where it is evaluated
             yield from ((c, scope) for c in _parts(node) if c is not node.iter or first is None)
         elif isinstance(node, ast.AnnAssign):
-            yield from ((child, scope) for child in [node.target, *_with_text([node.annotation])])
+            annotations = list(_with_text([node.annotation]))
+            self.hints.update(annotations)
+            yield from ((child, scope) for child in [node.target, *annotations])
             if node.value is not None:
                 yield node.value, scope
         elif not isinstance(node, ast.arg):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
@@ -89,13 +90,16 @@ class Examiner:
             self._process.stop()
             self._process = None
 
-    def judge(self, source: str, *, stop: threading.Event | None = None) -> Judgement:
+    def judge(
+        self, source: str, *, apart: Collection[int] = (), stop: threading.Event | None = None
+    ) -> Judgement:
         """Judge one submission's text: every planned test gets exactly one verdict.
 
+        apart: steps that share no process with others, because a person must look at their code.
         Whatever the submission does ends in verdicts and a message. If the trusted process itself fails
         twice, every verdict is a grader error. Only `stop` ends it early, with Stopped.
         """
-        answer, trouble = self._ask(source, {}, "judged", stop or self._stop)
+        answer, trouble = self._ask(source, {"apart": sorted(apart)}, "judged", stop or self._stop)
         if answer is None:
             message = f"the grader failed: {trouble}"
             return Judgement(tuple(Verdict(test, GRADER_ERROR, message) for test in self.tests), message)

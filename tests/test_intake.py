@@ -296,8 +296,8 @@ def test_the_code_cells_of_a_notebook_are_joined_without_magics(group: Path, cou
     put(group / "anna.ipynb", cells)
     submission = only(group, course)
     assert submission.source == (
-        "pass\nimport math\npass\n\n\ndef double(x):\n    return x + x\n\n\n"
-        "pass\nif True:\n    pass\n\n\nx = (7\n     % 4)\ntext = '''\n!not a shell line\n'''\n"
+        "import math\n\n\ndef double(x):\n    return x + x\n\n\n"
+        "if True:\n    pass\n\n\nx = (7\n     % 4)\ntext = '''\n!not a shell line\n'''\n"
     )
     assert (
         submission.message

@@ -322,11 +322,15 @@ def test_a_lab_may_list_another_import() -> None:
 
 WHOSE = [
     ("def first(x):\n    return eval(x)", {1}),
-    ("def first(x=eval): pass", {1}),
-    ("@eval\ndef first(x): pass", {1}),
+    ("def first(x=eval): pass", {1, 2, 3}),
+    ("@eval\ndef first(x): pass", {1, 2, 3}),
+    ("def first(x: print(eval('1'))): pass", {1, 2, 3}),
     ("class Second:\n    def step(self): eval('1')", {2}),
     ("class Second:\n    def _update(self): eval('1')", {2}),
-    ("class Second:\n    x = eval('1')", {2}),
+    ("class Second:\n    x = eval('1')", {1, 2, 3}),
+    ("class Base:\n    def __init_subclass__(cls): eval('1')\nclass Second(Base): pass", {1, 2, 3}),
+    ("def first(): eval('1')\ndef third():\n    first = 1\n    return first", {1}),
+    ("class A:\n    def f(self): eval('1')\nclass Second(A): pass\ndef third(A): return A", {2}),
     ("class First(eval('1')): pass", {1, 2, 3}),
     ("eval('1')", {1, 2, 3}),
     ("def nobody(): eval('1')", {1, 2, 3}),

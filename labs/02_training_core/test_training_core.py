@@ -329,6 +329,7 @@ def test_norms_look_at_the_last_dimension_only(lab, rng, name):
         for shape in ((4,), (4, 4), (1, 4), (2, 4, 4), (2, 1, 3, 4)):
             x = strided(randn(rng, *shape) + 0.3)
             y = layer(x.clone()).detach()
+            layer(torch.zeros_like(x))  # a later call leaves an earlier result alone
             mode = "training" if training else "evaluation"
             near(y, lambda x=x: reference[name](x), f"{name}'s output for an input {shape} in {mode}")
 
@@ -525,7 +526,10 @@ def test_cross_entropy_contract(lab, rng):
             what=f"the reduction {reduction!r}",
         )
     passed_logits, passed_targets = logits.clone(), targets.clone()
-    lab.cross_entropy(passed_logits, passed_targets, label_smoothing=0.1)
+    first = lab.cross_entropy(passed_logits, passed_targets, label_smoothing=0.1, reduction="none")
+    lab.cross_entropy(2 * logits, targets.clone(), reduction="none")
+    options = {"label_smoothing": 0.1, "reduction": "none"}
+    near(first, lambda: reference_loss(logits, targets, **options), "losses after the next call")
     same(passed_logits, lambda: logits, "the logits after the call")
     assert_holds(not passed_logits.requires_grad, what="requires_grad of the logits is left as it was")
     same(passed_targets, lambda: targets, "the targets after the call")
@@ -964,6 +968,9 @@ def test_newton_schulz_obeys_its_arguments(lab, rng):
             lambda m=matrix, s=steps, c=coefficients, e=eps: polynomial(m, s, c, e),
             f"Newton–Schulz with steps {steps}, coefficients {coefficients}, eps {eps:g}",
         )
+    first = lab.newton_schulz(G.clone())
+    lab.newton_schulz(randn(rng, 4, 3))
+    near(first, lambda: polynomial(G), "a result of Newton–Schulz after the next call")
     small = 1e-7 * G
     X = lab.newton_schulz(small.clone(), steps=3)
     near(X, lambda: polynomial(small, 3), "Newton–Schulz with the default eps")
