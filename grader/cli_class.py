@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grader.course import Course, CourseError
+from grader.course import Course, CourseError, Lab
+from grader.showing import agrees, list_findings, open_gradebook, report_class, show_proposal
 from grader.terminal import console, open_course, say
 from grader.verdicts import printable
 
 if TYPE_CHECKING:
-    from grader.gradebook import Gradebook
-    from grader.grading import Proposal
-    from grader.marking import Result
+    pass
+
+if TYPE_CHECKING:
+    from grader.dask_engine import DaskEngine
+    from grader.engine import Engine
 
 WIDEST = 2000  # characters of a line that shows values
+MOST_MISSING = 20  # students that a merge lists
+
+
+class EngineName(StrEnum):
+    """What runs submissions."""
+
+    LOCAL = "local"
+    DASK = "dask"
+
 
 ClassArgument = Annotated[Path, typer.Argument(help="one submission, or a folder that holds a class")]
 ResultsArgument = Annotated[Path, typer.Argument(help="the folder that `grader grade --out` wrote")]
@@ -30,6 +43,7 @@ OneLabOption = Annotated[str | None, typer.Option(help="the lab, if the student 
 JobsOption = Annotated[int, typer.Option("-j", "--jobs", min=1, help="submissions at the same time")]
 RosterOption = Annotated[Path | None, typer.Option(help="CSV that maps what was handed in to people")]
 JailOption = Annotated[bool, typer.Option(help="refuse to run where a layer of the jail is missing")]
+EngineOption = Annotated[EngineName, typer.Option("--engine", help="this machine, or a Dask cluster")]
 ReasonOption = Annotated[str, typer.Option(help="why; it is shown in the message")]
 
 
@@ -46,6 +60,14 @@ def grade(
     jobs: JobsOption = 1,
     roster: RosterOption = None,
     require_jail: JailOption = False,
+    engine: EngineOption = EngineName.LOCAL,
+    scheduler: Annotated[
+        str | None, typer.Option(help="address of a Dask scheduler (default: a cluster on this machine)")
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="K/N: only this part of the class, into result files; then grader merge"),
+    ] = None,
 ) -> None:
     """Grade one submission or a class.
 
@@ -56,6 +78,14 @@ def grade(
 
     course = open_course()
     chosen = course.find_lab(lab) if lab else None
+    dask = _dask_engine(engine, jobs, scheduler, require_jail)
+    if shard is not None:
+        if class_seed is None or reseed:
+            raise CourseError(
+                "--shard needs --class-seed N, the same for all shards: they share no gradebook to agree in"
+            )
+        _grade_shard(path, course, out, chosen, shard, class_seed, jobs, roster, require_jail, dask)
+        return
     with ClassProgress(console()) as progress:
         outcome = grade_class(
             path,
@@ -68,10 +98,51 @@ def grade(
             reseed=reseed,
             roster=roster,
             require_jail=require_jail,
+            engine=dask,
         )
-    _report(course, out, outcome.results)
+    report_class(course, out, outcome.results)
     for note in outcome.notes:
         say(note, "yellow")
+    _say_reruns(dask)
+
+
+def merge(
+    path: ClassArgument,
+    out: OutOption,
+    shards: Annotated[
+        list[Path] | None, typer.Argument(help="folders with results of shards (default: OUT/shards)")
+    ] = None,
+    lab: LabOption = None,
+    class_seed: Annotated[int | None, typer.Option(help="take only results of this class seed")] = None,
+    roster: RosterOption = None,
+) -> None:
+    """Put the results of shards together: marks, gradebook and reports, as if one machine had run all.
+
+    Runs no submission. Lists whose results are missing.
+    """
+    from grader import shards as parts
+    from grader.reports import ClassProgress
+
+    course = open_course()
+    chosen = course.find_lab(lab) if lab else None
+    with ClassProgress(console()) as progress:
+        merged = parts.merge(
+            path, course, out, shards or [], chosen, class_seed, progress.show, roster=roster
+        )
+    report_class(course, out, None if merged.outcome is None else merged.outcome.results)
+    for note in merged.notes:
+        say(printable(note, WIDEST), "yellow")
+    if merged.missing:
+        names = ", ".join(printable(f"{student} ({lab})") for student, lab in merged.missing[:MOST_MISSING])
+        rest = len(merged.missing) - MOST_MISSING
+        say(
+            f"{len(merged.missing)} without a result: {names}{f' and {rest} more' if rest > 0 else ''}", "red"
+        )
+        command = ["grader", "grade", str(path), "--out", str(out)]
+        command += ["--lab", lab] if lab else []
+        command += ["--roster", str(roster)] if roster else []
+        say(f"to grade them here, or run their shards again and merge: {shlex.join(command)}", "dim")
+        raise typer.Exit(1)
 
 
 def regrade(
@@ -105,17 +176,20 @@ def regrade(
         )
     for note in proposal.outcome.notes:
         say(note, "yellow")
-    _show(proposal)
-    if proposal.differing and not yes and not _agrees():
+    show_proposal(proposal)
+    if proposal.differing and not yes and not agrees():
         say("no mark was replaced; to replace them: --yes", "yellow")
         raise typer.Exit(1)
     accept(proposal, out)
-    _report(course, out, [change.new for change in proposal.differing])
+    report_class(course, out, [change.new for change in proposal.differing])
 
 
-def report(out: ResultsArgument) -> None:
+def report(
+    out: ResultsArgument,
+    similar: Annotated[bool, typer.Option("--similar", help="look for submissions that are alike")] = False,
+) -> None:
     """Write a class's reports again."""
-    _report(open_course(), out)
+    report_class(open_course(), out, similar=similar)
 
 
 def review(
@@ -135,21 +209,21 @@ def review(
 
     course = open_course()
     if not accept and not reject:
-        with _gradebook(out) as gradebook:
+        with open_gradebook(out) as gradebook:
             results = gradebook.results()
             if student is not None:
                 name = remarking.find_one("student", student, (one.student for one in results))
                 results = [one for one in results if one.student == name]
-        _list_findings(results, out)
+        list_findings(results, out)
         return
     if accept and reject:
         raise CourseError("--accept or --reject, not both")
     if student is None:
         raise CourseError(f"say whose findings: grader review {out} STUDENT --step N --accept --reason TEXT")
-    with _gradebook(out) as gradebook:
+    with open_gradebook(out) as gradebook:
         basis, found = remarking.find_basis(gradebook, course, student, lab)
         result = remarking.review(gradebook, basis, found, step, accept, reason)
-    _report(course, out, [result])
+    report_class(course, out, [result])
 
 
 def override(
@@ -170,10 +244,10 @@ def override(
     if (points is None) != remove:
         raise CourseError("give either POINTS, with --reason TEXT, or --remove")
     course = open_course()
-    with _gradebook(out) as gradebook:
+    with open_gradebook(out) as gradebook:
         basis, found = remarking.find_basis(gradebook, course, student, lab)
         result = remarking.override(gradebook, basis, found, step, points, reason)
-    _report(course, out, [result])
+    report_class(course, out, [result])
 
 
 def why(
@@ -187,7 +261,7 @@ def why(
     from grader.replaying import explain
 
     course = open_course()
-    with _gradebook(out) as gradebook:
+    with open_gradebook(out) as gradebook:
         basis, found = find_basis(gradebook, course, student, lab)
         for line in explain(gradebook, basis, found, test):
             say(printable(line, WIDEST))
@@ -203,73 +277,56 @@ def intake(path: ClassArgument, lab: LabOption = None, roster: RosterOption = No
         say(printable(line))
 
 
-COMMANDS: tuple[Callable[..., Any], ...] = (grade, intake, regrade, review, override, why, report)
+COMMANDS: tuple[Callable[..., Any], ...] = (grade, merge, intake, regrade, review, override, why, report)
 
 
-@contextmanager
-def _gradebook(out: Path) -> Iterator[Gradebook]:
-    """The gradebook of a class that has been graded."""
-    from grader.gradebook import Gradebook
-    from grader.grading import GRADEBOOK
+def _dask_engine(name: EngineName, jobs: int, scheduler: str | None, require_jail: bool) -> DaskEngine | None:
+    """The engine that stands in for this machine, if one was asked for."""
+    if name is EngineName.LOCAL:
+        if scheduler is not None:
+            raise CourseError("--scheduler is for --engine dask")
+        return None
+    if find_spec("distributed") is None:
+        raise CourseError("--engine dask needs Dask; install it: pip install 'llm-training-labs[cluster]'")
+    from grader.dask_engine import DaskEngine
+    from grader.limits import Limits
 
-    path = out / GRADEBOOK
-    if not path.is_file():
-        raise CourseError(f"{path} does not exist; grade a class first: grader grade CLASS --out {out}")
-    with Gradebook(path, create=False) as gradebook:
-        yield gradebook
-
-
-def _report(course: Course, out: Path, shown: Sequence[Result] | None = None) -> None:
-    """Write the reports of everyone in the gradebook; show those of `shown`, or all."""
-    from grader.grading import GRADEBOOK
-    from grader.reports import print_summary, write_reports
-
-    with _gradebook(out) as gradebook:
-        everyone, seed = gradebook.results(), gradebook.class_seed()
-    paths = [out / GRADEBOOK, *write_reports(everyone, course, out, seed or 0)]
-    print_summary(everyone if shown is None else shown, course, paths, console())
+    return DaskEngine(jobs, Limits(), require_jail=require_jail, scheduler=scheduler)
 
 
-def _show(proposal: Proposal) -> None:
-    """What a regrade would change, a few lines a student."""
-    differing = proposal.differing
-    in_points = [change for change in differing if change.in_points]
-    for change in in_points:
-        for line in change.lines():
-            say(line, "red" if change.lowered else "")
-    lowered = sum(change.lowered for change in in_points)
+def _grade_shard(
+    path: Path,
+    course: Course,
+    out: Path,
+    lab: Lab | None,
+    text: str,
+    class_seed: int,
+    jobs: int,
+    roster: Path | None,
+    require_jail: bool,
+    dask: DaskEngine | None,
+) -> None:
+    from grader.engine import LocalEngine
+    from grader.limits import Limits
+    from grader.reports import ClassProgress
+    from grader.shards import grade_shard, parse_shard
+
+    shard = parse_shard(text)
+    engine: Engine = dask or LocalEngine(jobs, Limits(), require_jail=require_jail)
+    with ClassProgress(console()) as progress:
+        part = grade_shard(path, course, out, shard, class_seed, engine, lab, progress.show, roster=roster)
+    say(f"shard {shard}: {part.run} run, {part.there} were there already; results in {part.folder}")
+    if part.failed:
+        say(
+            f"{part.failed} of them failed by the grader's own fault: the same command runs them again", "red"
+        )
+    _say_reruns(dask)
     say(
-        f"{len(in_points)} marks would change ({lowered} lowered), "
-        f"{len(differing) - len(in_points)} only in messages or tests, "
-        f"{len(proposal.changes) - len(differing)} stay as they are"
-    )
-
-
-def _agrees() -> bool:
-    """Ask on a terminal; where nobody can answer, the answer is no."""
-    try:
-        return typer.confirm("replace these marks?")
-    except typer.Abort:
-        return False
-
-
-def _list_findings(results: Sequence[Result], out: Path) -> None:
-    """One line a finding, below a line that says whose step it withholds."""
-    waiting = [result for result in results if result.findings]
-    for result in waiting:
-        titles = {step.step: step.title for step in result.steps}
-        for step in sorted({one.step for one in result.findings}):
-            say(printable(f"{result.student}, {result.lab}, step {step} ({titles[step]})"), "bold")
-            for one in (one for one in result.findings if one.step == step):
-                where = f"line {one.line}" if one.line else "the file"
-                say(f"  {where}: {printable(one.rule)}: {printable(one.text)}")
-    if not waiting:
-        say("no finding waits for a decision", "green")
-        return
-    first = waiting[0]
-    student = shlex.quote(printable(first.student))
-    say(
-        f"to decide: grader review {out} {student} --step {first.findings[0].step} --lab {first.lab[:2]} "
-        "--accept (or --reject) --reason TEXT",
+        f"when all shards are done: grader merge {shlex.quote(str(path))} --out {shlex.quote(str(out))}",
         "dim",
     )
+
+
+def _say_reruns(dask: DaskEngine | None) -> None:
+    if dask is not None and dask.reruns:
+        say(f"run again because their worker was gone: {dask.reruns}", "yellow")

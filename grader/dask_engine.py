@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import signal
 import socket
 import threading
 import uuid
@@ -65,7 +66,8 @@ class DaskEngine:
         if first is None:
             return  # nothing to run: no cluster is started
         with silence_logging_cmgr(logging.CRITICAL), self._client() as client:
-            run = _Run(client, _Bench(self._limits, self._require_jail))
+            local = self._scheduler is None
+            run = _Run(client, _Bench(self._limits, self._require_jail, ignore_ctrl_c=local))
             try:
                 run.begin(first, begin)
                 while True:
@@ -89,8 +91,8 @@ class DaskEngine:
                 client.wait_for_workers(1, timeout=WORKER_SECONDS)
             except TimeoutError:
                 raise CourseError(
-                    f"no worker of the Dask scheduler {address} is there after {WORKER_SECONDS:g} s; start some: "
-                    f"dask worker {address} --nthreads 1"
+                    f"the Dask scheduler {address} has no worker after {WORKER_SECONDS:g} s; "
+                    f"start some: dask worker {address} --nthreads 1"
                 ) from None
             except (OSError, ValueError) as error:
                 raise CourseError(f"no Dask scheduler answers there ({one_line(error)})") from None
@@ -117,7 +119,7 @@ class _Run:
         self._reports: queue.Queue[_Report] = queue.Queue()
         self._deaths: Counter[str] = Counter()
         self._about: dict[tuple[str, int], dict[str, Any]] = {}
-        self.running: dict[str, tuple[WorkItem, Future]] = {}
+        self.running: dict[str, tuple[WorkItem, Future[Any]]] = {}
         self.reruns = 0
         try:
             client.register_plugin(bench, name=self._name)
@@ -134,7 +136,7 @@ class _Run:
     def begin(self, item: WorkItem, begin: Begin) -> None:
         begin(item)
         key = f"{self._name}-{item.key}"
-        job = {**self._of_lab(item), "key": item.key, "source": item.source}
+        job = {**self._of_lab(item), "key": item.key, "source": item.source, "apart": sorted(item.apart)}
         future = self._client.submit(_judge, self._name, job, key=key, pure=False)
         self.running[key] = item, future
         future.add_done_callback(lambda future: self._reports.put(("done", future)))
@@ -190,7 +192,7 @@ class _Run:
         future.cancel()
         yield item.key, _given_up(item)
 
-    def _judgement(self, item: WorkItem, future: Future) -> Judgement:
+    def _judgement(self, item: WorkItem, future: Future[Any]) -> Judgement:
         if future.cancelled():
             raise CourseError(
                 "the Dask scheduler is gone; what is finished is kept, the same command goes on"
@@ -221,10 +223,13 @@ def _functions(lab: Lab) -> list[str]:
 class _Bench(WorkerPlugin):
     """A worker's examiners, from the run's beginning, or the worker's, to the end of either."""
 
-    def __init__(self, limits: Limits, require_jail: bool):
-        self._limits, self._require_jail = limits, require_jail
+    def __init__(self, limits: Limits, require_jail: bool, *, ignore_ctrl_c: bool):
+        self._limits, self._require_jail, self._ignore_ctrl_c = limits, require_jail, ignore_ctrl_c
 
     def setup(self, worker: Worker) -> None:
+        if self._ignore_ctrl_c and threading.current_thread() is threading.main_thread():
+            # A terminal sends it to the workers, too; the coordinator ends them, and they need not complain.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._started = ExitStack()
         self._examiners = Examiners(self._limits, self._require_jail, self._started)
         # Their own threads, so that the end can wait for them.
@@ -239,7 +244,8 @@ class _Bench(WorkerPlugin):
         with self._lock:
             place = job["lab"], job["seed"]
             lab = self._labs[place] = self._labs.get(place) or _same_lab(job)
-        item = WorkItem(job["key"], lab, job["seed"], job["source"], student="")
+        apart = frozenset(job["apart"])
+        item = WorkItem(job["key"], lab, job["seed"], job["source"], student="", apart=apart)
         return self._threads.submit(self._examiners.judge, item).result()
 
     def _end(self) -> None:
@@ -259,9 +265,10 @@ def _judge(bench: str, job: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _same_lab(job: dict[str, Any]) -> Lab:
-    """The job's lab in this worker's course; CourseError if it would judge otherwise than the coordinator's."""
+    """The job's lab in this worker's course; CourseError if that isn't the coordinator's."""
     here, there = versions(), job["versions"]
-    differing = [f"{name} {here[name]}, not {there[name]}" for name in here if here[name] != there.get(name)]
+    names = [name for name in here if here[name] != there.get(name)]
+    differing = [f"{name} {here[name]}, not {there.get(name)}" for name in names]
     if differing:
         raise CourseError(f"it has {', '.join(differing)}; install the same versions everywhere")
     root = find_root(Path(job["root"]))

@@ -162,6 +162,23 @@ class Gradebook(Store):
         source = None if row[4] is None else zlib.decompress(row[4]).decode()
         return AttemptRecord(row[0], int(row[1]), row[2], row[3], source)
 
+    def handed_in(self, lab: str) -> dict[str, str]:
+        """Return the source that each student's mark for a lab comes from."""
+        rows = self._rows(
+            "SELECT student, source FROM marks JOIN attempts ON key = attempt WHERE marks.lab = ?", lab
+        )
+        return {student: zlib.decompress(data).decode() for student, data in rows if data is not None}
+
+    def circumstances(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the jail's layers and the versions behind the marks; where they differ, all of them."""
+        rows = self._rows("SELECT DISTINCT layers, versions FROM marks JOIN attempts ON key = attempt")
+        layers = dict.fromkeys(layer for row in rows for layer in row[0].splitlines())
+        versions: dict[str, dict[str, None]] = {}
+        for _, text in rows:
+            for name, _, version in (part.partition("=") for part in text.split()):
+                versions.setdefault(name, {})[version] = None
+        return tuple(layers), {name: ", ".join(found) for name, found in versions.items()}
+
     # --- marks -----------------------------------------------------------------------------------------
 
     def mark(self, basis: Basis, lab: Lab) -> Result:

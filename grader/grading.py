@@ -209,9 +209,9 @@ class _Coordinator:
         def unknown(items: Iterable[WorkItem]) -> Iterator[WorkItem]:
             for item in items:  # asked just before it is run: another grader may have finished it
                 known = self._gradebook.attempt(item.key)
-                looked[item.key] = self._look(item)
+                looked[item.key] = look(item, self._findings)
                 if known is None:
-                    yield replace(item, apart=frozenset(one.step for one in looked[item.key]))
+                    yield set_apart(item, looked[item.key])
                 else:
                     finish(item, known, fresh=False)
 
@@ -289,16 +289,6 @@ class _Coordinator:
             lateness=lateness(self._policy, lab.name, submission.student, when, flagged),
         )
 
-    def _look(self, item: WorkItem) -> tuple[Finding, ...]:
-        """The policy's findings; where it fails, a person must look: it must not cost the class."""
-        if item.source is None:
-            return ()
-        try:
-            return tuple(self._findings(item.source, item.lab))
-        except Exception as error:
-            text = one_line(f"{type(error).__name__}: {error}")
-            return tuple(Finding(step.number, UNREADABLE, 0, text) for step in item.lab.steps)
-
 
 def _find(path: Path, course: Course, lab: Lab | None, out: Path, roster: Path | None) -> Intake:
     """The submissions at `path`, once there is a place for their marks."""
@@ -346,6 +336,22 @@ def _kept_notes(kept: list[Change], path: Path, out: Path) -> list[str]:
         f"grader regrade {shlex.quote(str(path))} --out {shlex.quote(str(out))}",
         *(line for change in kept for line in change.lines()),
     ]
+
+
+def look(item: WorkItem, findings: FindingsOf | None = None) -> tuple[Finding, ...]:
+    """The policy's findings; where it fails, a person must look: it must not cost the class."""
+    if item.source is None:
+        return ()
+    try:
+        return tuple((findings or _policy_findings)(item.source, item.lab))
+    except Exception as error:
+        text = one_line(f"{type(error).__name__}: {error}")
+        return tuple(Finding(step.number, UNREADABLE, 0, text) for step in item.lab.steps)
+
+
+def set_apart(item: WorkItem, findings: Iterable[Finding]) -> WorkItem:
+    """The work item with the steps that must share no process with others."""
+    return replace(item, apart=frozenset(finding.step for finding in findings))
 
 
 def _policy_findings(source: str, lab: Lab) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""A class in parts, on machines that share nothing but files: each part leaves result files, a merge marks them.
+"""A class in parts, on machines that share only files: each part leaves result files, a merge marks them.
 
 A part writes one file for each attempt and touches no gradebook; the merge alone does, as if one process had
 run all. It believes no file that doesn't fit what is handed in here.
@@ -22,7 +22,18 @@ from grader.course import Course, CourseError, Lab
 from grader.engine import Begin, Engine, WorkItem
 from grader.files import sweep_scratch, write_atomically
 from grader.gradebook import Gradebook
-from grader.grading import GRADEBOOK, FindingsOf, OnProgress, Outcome, Progress, grade, key_of, versions
+from grader.grading import (
+    GRADEBOOK,
+    FindingsOf,
+    OnProgress,
+    Outcome,
+    Progress,
+    grade,
+    key_of,
+    look,
+    set_apart,
+    versions,
+)
 from grader.intake import Intake, Submission, find_submissions
 from grader.marking import mark
 from grader.verdicts import GRADER_ERROR, VERDICTS, function_name, printable
@@ -41,7 +52,7 @@ class Shard:
     of: int
 
     def holds(self, key: str) -> bool:
-        """Whether an attempt belongs to this part; its key, a hash, decides, so that equal ones stay together."""
+        """Whether an attempt belongs to this part: its key is a hash, so equal submissions stay together."""
         return int(key, 16) % self.of == self.number - 1
 
     def __str__(self) -> str:
@@ -111,11 +122,12 @@ def grade_shard(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sweep_scratch()
-        known = {file.key for file in _read_all([folder], course).files if not file.failed}
-        _require_one_seed(folder, class_seed, course)
+        files = _read_all([folder], course).files
+        _require_one_seed(folder, files, class_seed)
+        known = {file.key for file in files if not file.failed}
         done, failures = len(known & work.keys()), 0
         there = done
-        todo = [item for key, item in work.items() if key not in known]
+        todo = (set_apart(item, look(item)) for key, item in work.items() if key not in known)
 
         def begin(item: WorkItem) -> None:
             report(Progress(len(work), done, item.student))
@@ -172,10 +184,16 @@ def merge(
     waiting = _by_key(found, course, seed)
     judgements = {file.key: file.judgement for file in read.files if file.seed == seed}
     unused = len(read.files) - len(judgements.keys() & waiting.keys())
-    notes = [*_listed(read.refused), *([f"{_files(unused)} of no submission here"] if unused else [])]
+    notes = [f"left out: {line}" for line in _listed(read.refused)]
+    if unused:
+        notes.append(f"{_files(unused)} of no submission here, or of an older version of the lab")
     try:
         outcome = grade(
-            *(path, course, out, lab, seed),
+            path,
+            course,
+            out,
+            lab,
+            seed,
             on_progress=on_progress,
             roster=roster,
             engine=_Files(judgements),
@@ -215,24 +233,23 @@ class _Files:
             raise _Incomplete(missing)
 
 
-def _the_seed(
-    read: _Read, folders: Sequence[Path], given: int | None, path: Path, out: Path
-) -> int:
+def _the_seed(read: _Read, folders: Sequence[Path], given: int | None, path: Path, out: Path) -> int:
     """The seed of the results; CourseError if there are none, or of several."""
     seeds = {file.seed for file in read.files}
     if given is not None:
         seeds &= {given}
     where = ", ".join(map(str, folders))
     if not seeds:
-        why = "".join(f"; {line}" for line in _listed(read.refused))
+        count = len(read.refused)
+        why = f" ({_files(count)} of no use; {read.refused[0]})" if count else ""
         raise CourseError(
             f"no result of a shard in {where}{why}; to make them: "
             f"grader grade {_quoted(path)} --out {_quoted(out)} --class-seed N --shard K/N"
         )
     if len(seeds) > 1:
         raise CourseError(
-            f"the results in {where} are of {len(seeds)} class seeds, and all shards of a class need the same; "
-            "to take those of one: --class-seed N"
+            f"the results in {where} are of {len(seeds)} class seeds, and all shards of a class need one; "
+            "to take those of one seed: --class-seed N"
         )
     return seeds.pop()
 
@@ -265,7 +282,7 @@ def _read_all(folders: Iterable[Path], course: Course) -> _Read:
             try:
                 file = _read(path, course)
             except ValueError as error:
-                read.refused.append(f"{path}: {error}; left out")
+                read.refused.append(f"{path}: {error}")
                 continue
             known = by_attempt.get((file.key, file.seed))
             if known is None or known.failed:
@@ -314,8 +331,8 @@ def _require_fitting(file: ResultFile, course: Course) -> None:
         raise ValueError("it took less than no time")
 
 
-def _require_one_seed(folder: Path, seed: int, course: Course) -> None:
-    if {file.seed for file in _read_all([folder], course).files} - {seed}:
+def _require_one_seed(folder: Path, files: Sequence[ResultFile], seed: int) -> None:
+    if {file.seed for file in files} - {seed}:
         raise CourseError(
             f"{folder} holds results of another class seed, and all shards of a class need the same: "
             "give that --class-seed, or choose another --out"
@@ -343,7 +360,7 @@ def _results_folder(folder: Path) -> Path:
 
 def _listed(lines: Sequence[str]) -> list[str]:
     rest = len(lines) - MOST_LISTED
-    return [*islice(lines, MOST_LISTED), *([f"and {rest} more files left out"] if rest > 0 else [])]
+    return [*islice(lines, MOST_LISTED), *([f"{rest} more files"] if rest > 0 else [])]
 
 
 def _files(count: int) -> str:

