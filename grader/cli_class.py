@@ -17,9 +17,6 @@ from grader.terminal import console, open_course, say
 from grader.verdicts import printable
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from grader.dask_engine import DaskEngine
     from grader.engine import Engine
 

@@ -27,6 +27,7 @@ from grader.worker import Examiner, Judgement, Limits
 from tests.attacks import processes, resources, tamper
 from tests.attacks.case import ALL, LAB, LEFT, REACHED, RIGHT, ROOT, Case
 from tests.attacks.cases import CASES
+from tests.attacks.page import PAGE, page
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="attacks are run in the jail, which needs Linux"
@@ -211,6 +212,10 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 
 
 # --- the table -------------------------------------------------------------------------------------------
+
+
+def test_the_page_on_attacks_says_what_these_tests_hold_every_case_to() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m tests.attacks.page"
 
 
 def test_every_case_is_in_the_table_and_every_row_has_a_case() -> None:
