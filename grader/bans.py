@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib import import_module
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -45,6 +46,7 @@ def apply_bans(rules: Rules) -> Bans:
 
     What this torch doesn't have is passed over.
     """
+    _fillers()  # found now: later, a file may have changed what it looks at
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns that a kernel is overridden, which is the point
@@ -67,14 +69,18 @@ def guard_sources(files: frozenset[str]) -> None:
 
     Else a submission could load the library's file once more, under another name, and have it as it was.
     """
-    refused = files | {importlib.util.cache_from_source(file) for file in files}
+    # By name alone: a path can be written in many ways, and none of these is a student's file.
+    refused = {os.path.basename(file) for file in files}
+    refused |= {os.path.basename(importlib.util.cache_from_source(file)) for file in files}
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "exec" and getattr(arguments[0], "co_filename", "") in files:
             raise ForbiddenCall("the library's own source, loaded once more")
         if event == "open" and isinstance(arguments[0], str | bytes):
-            path = os.path.abspath(os.fsdecode(arguments[0]))
-            if path in refused:  # an error that whoever prints a traceback knows how to live with
+            path = os.fsdecode(arguments[0])
+            if (
+                os.path.basename(path) in refused
+            ):  # an error that whoever prints a traceback knows how to live with
                 raise PermissionError(errno.EACCES, "the library's own source can't be read here", path)
 
     sys.addaudithook(look)
@@ -185,6 +191,13 @@ def _called_by_a_layer() -> bool:
     caller: FrameType | None = sys._getframe(1)
     while caller is not None and caller.f_globals.get("__name__") in (__name__, "torch.nn.init"):
         caller = caller.f_back  # the gate, and initialisers that call each other
-    if caller is None or not str(caller.f_globals.get("__name__")).startswith("torch.nn.modules."):
-        return False
-    return caller.f_code.co_name in ("reset_parameters", "_reset_parameters")
+    return caller is not None and caller.f_code in _fillers()
+
+
+@lru_cache(maxsize=1)
+def _fillers() -> frozenset[CodeType]:
+    """The code with which torch's layers fill their weights."""
+    layers = [member for member in vars(torch.nn.modules).values() if isinstance(member, type)]
+    bases = {base for layer in layers for base in layer.__mro__}
+    methods = [vars(base).get(name) for base in bases for name in ("reset_parameters", "_reset_parameters")]
+    return frozenset(method.__code__ for method in methods if isinstance(method, FunctionType))

@@ -178,7 +178,8 @@ def regrade(
         say("no mark was replaced; to replace them: --yes", "yellow")
         raise typer.Exit(1)
     accept(proposal, out)
-    report_class(course, out, [change.new for change in proposal.differing])
+    if proposal.differing:
+        report_class(course, out, [change.new for change in proposal.differing])
 
 
 def report(

@@ -160,7 +160,8 @@ class Within:
         if isinstance(actual, Tensor) and actual.numel() != 1:
             line = f"{self.what}: has shape {tuple(actual.shape)}, expected one number"
             return Comparison(Check(self.what, False, math.inf, actual, interval=True), headline=line)
-        if type(actual) not in (Tensor, nn.Parameter, float, int):
+        plain = type(actual) in (Tensor, nn.Parameter, float, int)
+        if not plain or (isinstance(actual, Tensor) and actual.is_complex()) or _is_huge(actual):
             check = Check(self.what, False, math.inf, kind(actual), interval=True)
             return Comparison(check, headline=f"{self.what}: is {kind(actual)}, expected one number")
         value = float(actual.detach() if isinstance(actual, Tensor) else actual)  # type: ignore[arg-type]
@@ -300,9 +301,14 @@ def _as_float64(value: object) -> Tensor:
     if isinstance(value, Tensor):
         plain = value.detach()
         return (torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain).to(torch.float64)
-    if isinstance(value, int) and value.bit_length() > 1000:
-        value = math.copysign(math.inf, value)  # beyond every float
+    if _is_huge(value):
+        value = math.inf if value > 0 else -math.inf  # type: ignore[operator]
     return torch.tensor(value, dtype=torch.float64)
+
+
+def _is_huge(value: object) -> bool:
+    """Whether a whole number is beyond every float."""
+    return isinstance(value, int) and value.bit_length() > 1000
 
 
 def snapshot(value: object) -> Value:

@@ -46,7 +46,11 @@ def sketch(value: Value | str, part: str = "") -> Sketch:
     """The sketch of a value that a check saw; `part` is the quantity of a trajectory."""
     if value is None or isinstance(value, str):
         return Sketch(f"{part}: {value}" if part else str(value))
+    if isinstance(value, int) and value.bit_length() > 63:
+        return Sketch(f"{part}: an int beyond 64 bits")
     tensor = value.detach() if isinstance(value, Tensor) else torch.tensor(value)
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
     kind = f"{str(tensor.dtype).removeprefix('torch.')}{tuple(tensor.shape)}"
     flat = tensor.to(torch.float64).flatten()
     finite = flat.isfinite()

@@ -10,15 +10,18 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.course import Lab
 from grader.deciding import Decision, decide, named
 from grader.diagnosis import SketchBook
+from grader.files import holds_more_than
 from grader.limits import Limits
 from grader.oracle import Wanted
 from grader.server import Order
+from grader.settings import stream
 from grader.spawning import AnyServer, Submitted
 from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, WRONG, Verdict, one_line
 from grader.wire import END, IMPORTED, READY, BadFrame, Ended
@@ -151,13 +154,27 @@ class Examination:
         if imported.error:
             self.message = one_line(imported.text)
             return self._decide_rest(ERROR, imported.text or imported.error)
-        process.command(seed=self.knowledge.seed, tests=list(order))
+        self.message = self.message or one_line(imported.text)
+        process.command(tests=self._told(order, self.knowledge.seed))
         for place in order:
             wanted = self.knowledge.wanted[place]
             values, ended, seconds = self._run_test(process, wanted)
             self.on_values(place, values)
-            self.decisions[place] = decide(self.knowledge.lab, wanted, values, ended, seconds)
+            self.decisions[place] = self._decide(wanted, values, ended, seconds)
+            self._check_folder("test")
         self._name_mistakes(process, [place for place in order if self._may_be_named(place)])
+
+    def _told(self, places: Sequence[int], seed: int) -> list[tuple[int, int]]:
+        """What the process is told of tests: their places and their own streams, not the class's seed."""
+        return [(place, stream(seed, self._test(place))) for place in places]
+
+    def _decide(self, wanted: Wanted, values: list[object], ended: Ended, seconds: float) -> Decision:
+        """What is decided of a test; a value that can't even be compared is wrong, and ends nothing here."""
+        try:
+            return decide(self.knowledge.lab, wanted, values, ended, seconds)
+        except Exception as error:
+            message = f"a value that can't be compared ({type(error).__name__})"
+            return Decision(Verdict(wanted.test.name, WRONG, message, seconds))
 
     def _run_test(self, process: Submitted, wanted: Wanted) -> tuple[list[object], Ended, float]:
         """What one test sends until its end."""
@@ -218,6 +235,7 @@ class Examination:
             guard = 'put what trains or plots below `if __name__ == "__main__":`'
             text = f"{what} took over {seconds:g} s, and no test was run; {guard}" if what else ""
             raise _End(TIME_OUT, text or f"stopped after {seconds:g} s without a result", during)
+        self._check_folder(during)
         if self._time_left() < 0:
             raise _End(
                 TIME_OUT, f"stopped: the submission used up its {self.limits.total_seconds:g} s", during
@@ -226,6 +244,11 @@ class Examination:
             allowed, needed = self.limits.computing(wanted.seconds), wanted.seconds
             text = f"stopped after {allowed:.1f} s of computing; the solution needs {needed:.2g} s"
             raise _End(TIME_OUT, text, during)
+
+    def _check_folder(self, during: str) -> None:
+        """Raise the end of a process that fills its folder."""
+        if holds_more_than(self.exercise.parent, self.limits.files, self.limits.folder_bytes):
+            raise _End(CRASHED, "stopped: it wrote more files than a submission may", during)
 
     def _gone(self, process: Submitted, during: str) -> _End:
         """The end of a process that went away by itself."""
@@ -256,19 +279,20 @@ class Examination:
             again = self._on_the_books_inputs(process, places, book.seed)
         for place, found in again.items():
             assert found.failure is not None
-            ids = book.match_check(self._test(place), *found.failure)
-            self.decisions[place] = Decision(named(self.decisions[place], ids, book.names))
+            with suppress(Exception):  # a strange value has no name
+                ids = book.match_check(self._test(place), *found.failure)
+                self.decisions[place] = Decision(named(self.decisions[place], ids, book.names))
 
     def _on_the_books_inputs(self, process: Submitted, places: list[int], seed: int) -> dict[int, Decision]:
         """Run what failed once more, on the inputs that the sketches are of."""
         found: dict[int, Decision] = {}
         deadline = time.monotonic() + NAMING_SECONDS
-        process.command(seed=seed, tests=places)
+        process.command(tests=self._told(places, seed))
         try:
             for place in places:
                 wanted = self.knowledge.book_wanted[place]
                 values, ended, seconds = self._run_test(process, wanted)
-                decision = decide(self.knowledge.lab, wanted, values, ended, seconds)
+                decision = self._decide(wanted, values, ended, seconds)
                 if decision.failure is not None and decision.verdict.verdict in (WRONG, ERROR):
                     found[place] = decision
                 if time.monotonic() > deadline:

@@ -47,23 +47,29 @@ def remove_tree(folder: Path) -> None:
     """Remove a folder with all that is in it, also one that is nested deeper than Python can go."""
     with contextlib.suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists() and os.name == "posix":
-        subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
+    if folder.exists() and os.name == "posix":  # too deep for Python, or a folder without its own rights
+        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
 def holds_more_than(folder: Path, files: int, size: int) -> bool:
     """Whether more than that many entries, or bytes, lie below a folder; stops counting when it knows."""
     waiting, entries, total = [str(folder)], 0, 0
     while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as found:
-            for entry in found:
-                entries += 1
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                else:
-                    total += entry.stat(follow_symlinks=False).st_size
-                if entries > files or total > size:
-                    return True
+        try:
+            with os.scandir(waiting.pop()) as found:
+                for entry in found:
+                    entries += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_size
+                    if entries > files or total > size:
+                        return True
+        except FileNotFoundError:
+            continue  # it has just been removed
+        except OSError:
+            return True  # too deep to be looked at, or closed to everybody
     return False
 
 

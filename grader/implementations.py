@@ -20,7 +20,9 @@ MODULE_NAME = "implementation_under_test"
 
 
 class BrokenImplementation(Exception):
-    """The file can't be loaded: one line that says where and why."""
+    """The file can't be loaded: one line that says where and why; `error` is what was raised, if it ran."""
+
+    error: BaseException | None = None
 
 
 def load(path: Path) -> ModuleType:
@@ -43,7 +45,9 @@ def run_code(code: CodeType, path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         what_to_do = [line.strip() for line in advice(error)]
-        raise BrokenImplementation("; ".join([describe_error(error, path), *what_to_do])) from None
+        broken = BrokenImplementation("; ".join([describe_error(error, path), *what_to_do]))
+        broken.error = error
+        raise broken from None
     written = [name for name in module.__dict__ if not name.startswith("_")]
 
     def missing(name: str) -> object:

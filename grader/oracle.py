@@ -68,7 +68,7 @@ class Oracle:
             try:
                 module = load(self.lab.solution)
                 began = time.process_time()
-                testfile.call(self._namespace, test, module, seed)
+                testfile.call(self._namespace, test, module, settings.stream(seed, test.name))
             except (BrokenImplementation, CheckFailed, Exception) as error:
                 first = str(error).splitlines() or [type(error).__name__]
                 raise CourseError(

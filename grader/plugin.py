@@ -148,7 +148,7 @@ def _load_sketches(path: Path) -> SketchBook | None:
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> torch.Generator:
     """The only source of a lab test's inputs: a generator of this test's own, moved by `--seed`."""
-    return settings.inputs(request.config.getoption("--seed"), request.node.name)
+    return settings.inputs(settings.stream(request.config.getoption("--seed"), request.node.name))
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     if IMPLEMENTATION not in item.stash:
         raise pytest.UsageError(f"{item.nodeid}: the fixture `lab` belongs in a lab's folder (labs/NN_name)")
     torch.set_num_threads(1)  # the tests' tensors are tiny, and results then don't depend on the machine
-    settings.seed_globals(request.config.getoption("--seed"), item.name)
+    settings.seed_globals(settings.stream(request.config.getoption("--seed"), item.name))
     with settings.restored():
         with settings.restored():  # what the import changes must not reach the test either
             module = load(item.stash[IMPLEMENTATION])

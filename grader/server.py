@@ -107,7 +107,7 @@ def warm_up() -> None:
 
 def prepare(job: dict[str, Any]) -> Prepared:
     """Load a lab's tests and apply its bans, last of all, since the warm-up uses what is banned."""
-    from grader import bans, jail, testfile
+    from grader import bans, freezing, jail, testfile
     from grader.course import Rules
 
     rules = Rules.model_validate(job["rules"])
@@ -116,7 +116,9 @@ def prepare(job: dict[str, Any]) -> Prepared:
     namespace = testfile.run_source(job["tests"], Path(job["name"]))
     for test in plan:
         testfile.fixtures_of(namespace, test)  # remembered, so that children needn't find out
-    return Prepared(namespace, plan, jail.runtime_paths(), bans.apply_bans(rules))
+    prepared = Prepared(namespace, plan, jail.runtime_paths(), bans.apply_bans(rules))
+    freezing.freeze()
+    return prepared
 
 
 def _import_early(names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import io
 import json
@@ -31,6 +32,9 @@ CODING = re.compile(r"^([ \t\f]*#.*?coding[:=][ \t]*)([-\w.]+)")
 # A cell whose first line is one of these is Python all the same; any other %%magic makes it something else.
 PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%python", "%%python3", "%%prun")
 MOST_PARTS = 300_000  # lists and objects of a notebook, which take fifty times their text as memory
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+DEFINES = re.compile(r"^\s*(?:def|class|import|from)\b", re.MULTILINE)
+FUTURE = re.compile(r"^from __future__ import [\w, ]+$", re.MULTILINE)
 MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|[\w.]+[ \t]*=[ \t]*[%!]|[\w.]+\?{1,2}[ \t]*$)")
 
 
@@ -130,10 +134,61 @@ def _notebook_source(label: str, text: str) -> tuple[str, list[str]]:
         code, lines = _python_of(cell)
         parts.append(code.strip("\n"))
         dropped += lines
+    kept = _defining(parts)
     note = f"read from a notebook ({len(cells)} code cell{'s' * (len(cells) != 1)})"
     if dropped:
         note += f", without {dropped} line{'s' * (dropped != 1)} of magics or shell commands"
-    return "\n\n\n".join(filter(None, parts)) + "\n", [note]
+    left_out = sum(map(bool, parts)) - len(kept)
+    if left_out:
+        note += f", without {left_out} cell{'s' * (left_out != 1)} that define{'s' * (left_out == 1)} nothing"
+    return _future_first("\n\n\n".join(kept)) + "\n", [note]
+
+
+def _defining(cells: list[str]) -> list[str]:
+    """The cells with functions, classes and imports, and those whose constants these use: no experiments.
+
+    In a notebook a cell that fails ends nothing; joined to one file, it would end the import.
+    """
+    trees = [_tree(cell) for cell in cells]
+    defining = [bool(tree and any(isinstance(node, DEFINITIONS) for node in tree.body)) for tree in trees]
+    if not any(defining):
+        return [cell for cell in cells if cell]
+    used = {
+        node.id
+        for tree, defines in zip(trees, defining, strict=True)
+        if tree and defines
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name)
+    }
+    kept = []
+    for cell, tree, defines in zip(cells, trees, defining, strict=True):
+        broken = tree is None and DEFINES.search(cell)  # its trouble is to be named
+        if defines or broken or (tree and used & _assigned(tree)):
+            kept.append(cell)
+    return kept
+
+
+def _tree(cell: str) -> ast.Module | None:
+    if syntax_error(cell) is not None:
+        return None
+    try:
+        return ast.parse(cell)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _assigned(tree: ast.Module) -> set[str]:
+    """The names that a cell binds at its top."""
+    targets = [
+        node for one in tree.body if isinstance(one, ast.Assign | ast.AnnAssign) for node in ast.walk(one)
+    ]
+    return {node.id for node in targets if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _future_first(source: str) -> str:
+    """The source with its `from __future__` lines at the top, where a file must have them."""
+    lines = dict.fromkeys(FUTURE.findall(source))
+    return "\n".join([*lines, FUTURE.sub("", source)]) if lines else source
 
 
 def _code_cells(notebook: Any) -> list[str]:

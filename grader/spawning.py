@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from grader.process import BOOTSTRAP, Captured, environment
+from grader.process import BOOTSTRAP, TICK, Captured, environment
 from grader.server import Order
 from grader.wire import BadFrame, Frame, unpack
 
@@ -24,6 +24,7 @@ SERVER = "grader.server"
 READ_BYTES = 1 << 20
 MOST_FRAMES = 20_000  # of one process; a test has a few dozen
 MOST_BYTES = 128 << 20
+MOST_WAITING = 500  # frames that are read before they are looked at
 
 
 class ServerDied(Exception):
@@ -175,7 +176,7 @@ class Submitted:
     def __init__(self, pid: int, ends: tuple[int, ...], end: Callable[[], int]):
         self.pid, self._end = pid, end
         self._commands, self._frames_end, output = ends
-        self._frames: queue.Queue[Frame | BadFrame | None] = queue.Queue()
+        self._frames: queue.Queue[Frame | BadFrame | None] = queue.Queue(maxsize=MOST_WAITING)
         self._status: int | None = None
         self._output = Captured(output)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -222,10 +223,17 @@ class Submitted:
         try:
             with os.fdopen(self._frames_end, "rb", buffering=1 << 16) as pipe:
                 for frame in _bounded(pipe.read):
-                    self._frames.put(frame)
+                    self._put(frame)
         except BadFrame as error:
-            self._frames.put(error)
-        self._frames.put(None)
+            self._put(error)
+        self._put(None)
+
+    def _put(self, frame: Frame | BadFrame | None) -> None:
+        while self._status is None:  # once it has been ended, nobody looks any more
+            try:
+                return self._frames.put(frame, timeout=TICK)
+            except queue.Full:
+                continue
 
 
 def _bounded(read: Any) -> Iterator[Frame]:

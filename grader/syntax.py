@@ -9,17 +9,23 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 OBJECT_TYPE = "type()"  # stands for a class that was asked of an object
 MOST_CHARACTERS, MOST_NODES = 300_000, 60_000  # twenty times what a lab takes
-MOST_PATHS = 16  # that one expression may stand for
+MOST_PATHS = 16  # that one name may stand for
+MOST_PARTS = 12  # of a path; what is longer is cut one part later, so that it shows
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NONE: frozenset[str] = frozenset()
+
+Value = str | ast.AST
+Tail = tuple[str, ...]  # attributes of what a name stands for
+Place = tuple["Scope", str]  # a name where it is bound
 
 
 class NotPython(Exception):
@@ -37,7 +43,11 @@ class Scope:
     kind: str  # "module", "class", "function" (also a lambda) or "comprehension"
     parent: Scope | None = None
     owner: str = ""  # whose code runs in it; "" at the top, and in the body of a class there
-    bound: dict[str, list[str | ast.expr]] = field(default_factory=dict)
+    me: str = ""  # the name under which a method gets its own object or class
+    bound: dict[str, list[Value]] = field(default_factory=dict)
+    times: Counter[str] = field(
+        default_factory=Counter
+    )  # that a name is bound; more than values: to something unknown
     elsewhere: dict[str, Scope] = field(default_factory=dict)  # names declared global or nonlocal
 
     @property
@@ -45,11 +55,15 @@ class Scope:
         """Whose code it is that stands right in this scope: a class's body runs where the class stands."""
         return self.parent.runs_in if self.kind == "class" and self.parent is not None else self.owner
 
-    def bind(self, name: str, value: str | ast.expr | None = None) -> None:
-        """Note that `name` is bound here, to a dotted path, an expression, or something unknown (None)."""
-        values = self.elsewhere.get(name, self).bound.setdefault(name, [])
-        if value is not None:
-            values.append(value)
+    def bind(self, name: str, *values: Value) -> None:
+        """Note that `name` is bound here, to a dotted path, a node, or something unknown (no value)."""
+        place = self.elsewhere.get(name, self)
+        place.times[name] += 1
+        place.bound.setdefault(name, []).extend(values)
+
+    def stands_for(self, name: str, value: Value) -> None:
+        """Note what a name that was bound here before, or will be, is bound to."""
+        self.elsewhere.get(name, self).bound.setdefault(name, []).append(value)
 
     def places(self, name: str) -> Iterator[Scope]:
         """The scopes that a use of `name` here may mean; the module's among them if no function binds it."""
@@ -88,11 +102,14 @@ class Syntax:
         self.caught: set[str] = set()  # names of exceptions
         self._mentions: dict[str, ast.AST] = {}  # the first of each name
         self._uncertain: set[str] = set()
-        self._paths: dict[tuple[int, str], frozenset[str]] = {}
+        self._starred: set[str] = set()  # names that a "from m import *" below them may replace
+        self._own: dict[str, bool] = {}
+        self._paths: dict[Place, set[str]] = {}
+        self._flows: dict[Place, list[tuple[Place, Tail]]] = defaultdict(list)
+        self._paths_of_nodes: dict[ast.AST, frozenset[str]] = {}
         guarded = self._walk([(node, self.module) for node in reversed(self.tree.body)])
-        if any("__name__" in scope.bound for scope in set(self.scopes.values())):
-            while guarded:  # the file gives itself a name: then they may run
-                guarded = self._walk(guarded)
+        if self._names_itself():
+            self._walk(guarded)  # the file gives itself a name: then they may run
 
     # ------------------------------------------------------------------------------ reading the tree
 
@@ -117,11 +134,20 @@ class Syntax:
             children = list(self._children(node, scope))
             for child, _ in children:
                 self.parents[child] = node
-            if isinstance(node, ast.If) and _is_main_guard(node.test):
+            if above is None and isinstance(node, ast.If) and _is_main_guard(node.test):
                 guarded += [(child, scope) for child in reversed(node.body)]
                 children = [(child, scope) for child in [node.test, *node.orelse]]
             stack += reversed(children)
         return guarded
+
+    def _names_itself(self) -> bool:
+        """Whether anything in the file is called __name__, or sets what is, also by text."""
+        return any("__name__" in scope.bound for scope in set(self.scopes.values())) or any(
+            (isinstance(node, ast.Constant) and node.value == "__name__")
+            or (isinstance(node, ast.keyword) and node.arg == "__name__")
+            or (isinstance(node, ast.Attribute) and node.attr == "__name__" and not _is_load(node))
+            for node in self.nodes
+        )
 
     def _owner(self, node: ast.AST, scope: Scope) -> str:
         if not isinstance(node, _DEFINITIONS):
@@ -133,7 +159,7 @@ class Syntax:
 
     def _children(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         if isinstance(node, _FUNCTIONS):
-            inner = Scope("function", scope, self.owners[node])
+            inner = Scope("function", scope, self.owners[node], _me(node) if scope.kind == "class" else "")
             body = [node.body] if isinstance(node, ast.Lambda) else node.body
             inside = [*_arguments(node.args), *getattr(node, "type_params", []), *body]
             outside = [*getattr(node, "decorator_list", []), *node.args.defaults, *node.args.kw_defaults]
@@ -147,7 +173,8 @@ class Syntax:
             yield from ((child, inner) for child in inside)
         elif isinstance(node, ast.ClassDef):
             inner = Scope("class", scope, self.owners[node])
-            self.heirs.update(dict.fromkeys(node.bases, self.owners[node]))
+            plain = [base for base in node.bases if isinstance(base, ast.Name | ast.Attribute)]
+            self.heirs.update(dict.fromkeys(plain, self.owners[node]))
             yield from ((child, scope) for child in [*node.decorator_list, *node.bases, *node.keywords])
             yield from ((child, inner) for child in [*getattr(node, "type_params", []), *node.body])
         elif isinstance(node, _COMPREHENSIONS):
@@ -171,15 +198,13 @@ class Syntax:
         match node:
             case ast.Name(id=name):
                 self._mentions.setdefault(name, node)
-                if not isinstance(node.ctx, ast.Load):
-                    scope.bind(name)
                 if isinstance(node.ctx, ast.Del):
                     self._uncertain.add(name)
+                if not _is_load(node):
+                    scope.bind(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 self._mentions.setdefault(name, node)
-                scope.bind(name)
-            case ast.arg(arg=name):
-                scope.bind(name)
+                scope.bind(name, node)
             case ast.Import():
                 for alias in node.names:
                     path = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -188,26 +213,19 @@ class Syntax:
                 for alias in node.names:
                     if alias.name == "*":
                         self.stars.append(module or "")
+                        self._starred.update(self.module.bound)
                     else:
                         scope.bind(alias.asname or alias.name, f"{module or ''}.{alias.name}")
             case ast.Assign(value=value):
                 for target in node.targets:
-                    self._alias(target, value, scope)
+                    _alias(target, value, scope)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._alias(target, value, scope)
+                _alias(target, value, scope)
             case ast.NamedExpr(target=ast.Name(id=name), value=value):
-                scope.bind(name, value)
+                scope.stands_for(name, value)
                 while scope.kind == "comprehension" and scope.parent is not None:
                     scope = scope.parent  # out of a comprehension, into its function
                     scope.bind(name, value)
-            case ast.ExceptHandler(name=str() as name):
-                self.caught.add(name)
-                scope.bind(name)
-                self._uncertain.add(name)  # it is gone after the handler
-            case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
-                scope.bind(name)
-            case ast.MatchMapping(rest=str() as name):
-                scope.bind(name)
             case ast.Global(names=names):
                 self._uncertain.update(names)
                 scope.elsewhere.update(dict.fromkeys(names, self.module))
@@ -215,15 +233,12 @@ class Syntax:
                 outer = scope.parent
                 for name in names:
                     scope.elsewhere[name] = next(outer.places(name)) if outer else self.module
-            case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):
-                scope.bind(node.name)  # type: ignore[attr-defined]  # Python 3.12
-
-    def _alias(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
-        if isinstance(target, ast.Name):
-            scope.bind(target.id, value)
-        elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-            for part, its in zip(target.elts, value.elts, strict=False):
-                self._alias(part, its, scope)
+            case _:
+                for name in bound_names(node):
+                    scope.bind(name)
+                if isinstance(node, ast.ExceptHandler) and node.name:
+                    self.caught.add(node.name)
+                    self._uncertain.add(node.name)  # it is gone after the handler
 
     # ------------------------------------------------------------------------------- what names mean
 
@@ -236,8 +251,13 @@ class Syntax:
 
     def _is_own(self, name: str) -> bool:
         """Whether the module binds this name for certain, before anything can mention the builtin."""
+        if name not in self._own:
+            self._own[name] = name not in self._uncertain and self._begins_as_own(name)
+        return self._own[name]
+
+    def _begins_as_own(self, name: str) -> bool:
         first = self._mentions.get(name)
-        if first is None or name in self._uncertain:
+        if first is None:
             return False
         statement = first if isinstance(first, ast.stmt) else self.parents.get(first)
         match statement:
@@ -252,47 +272,173 @@ class Syntax:
         mentioned = any(isinstance(n, ast.Name) and n.id == name for part in header for n in ast.walk(part))
         return statement in self.tree.body and not mentioned
 
+    def is_self(self, node: ast.AST) -> bool:
+        """Whether a node is the name under which a method gets its own object, class or context."""
+        if not isinstance(node, ast.Name) or node.id not in ("self", "cls", "ctx"):
+            return False
+        place = next(self.scopes[node].places(node.id))
+        return place.me == node.id and place.times[node.id] == 1
+
+    def values(self, node: ast.AST) -> list[Value]:
+        """All that a name may be bound to; nothing if that isn't certain."""
+        found: list[Value] = []
+        if isinstance(node, ast.Name) and node.id not in self._uncertain | self._starred:
+            for place in self.scopes[node].places(node.id):
+                values = place.bound.get(node.id, [])
+                if not values or len(values) != place.times[node.id]:
+                    return []
+                found += values
+        return found
+
+    def is_class(self, node: ast.AST) -> bool:
+        """Whether a node is the name of a class of this file that nothing replaced."""
+        values = self.values(node)
+        return bool(values) and all(isinstance(v, ast.ClassDef) and self._is_plain(v) for v in values)
+
+    def is_own(self, node: ast.AST) -> bool:
+        """Whether what is stored on a node stays in this file: self, its class, an own class, object or function."""
+        match node:
+            case ast.Attribute(value=of, attr="__class__"):
+                return self.is_self(of)
+            case ast.Call(func=func, args=[of]) if self.is_builtin(func, "type"):
+                return self.is_self(of)
+        values = self.values(node)
+        return self.is_self(node) or (bool(values) and all(map(self._is_own_value, values)))
+
+    def _is_own_value(self, value: Value) -> bool:
+        if isinstance(value, ast.Call):
+            return self.is_class(value.func) and "__new__" not in self._mentions
+        return isinstance(value, _DEFINITIONS) and self._is_plain(value)
+
+    def _is_plain(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+        """Whether a definition's name stands for what is defined: no decorator gave it to something else."""
+        makers = (maker.func if isinstance(maker, ast.Call) else maker for maker in node.decorator_list)
+        return all(self.paths(maker) == {"dataclasses.dataclass"} for maker in makers)
+
     def paths(self, node: ast.AST) -> frozenset[str]:
         """The dotted paths in libraries that an expression may stand for: {"torch.nn.functional"}."""
-        tail: list[str] = []
-        while isinstance(node, ast.Attribute):
-            if node.attr == "__class__" and not self.is_self(node.value):
-                return _below({OBJECT_TYPE}, tail)
-            tail.insert(0, node.attr)
+        known, chain = self._paths_of_nodes, []
+        while isinstance(node, ast.Attribute) and node not in known:
+            chain.append(node)
             node = node.value
-        match node:
-            case ast.Name(id=name):
-                return _below(self._name_paths(name, self.scopes[node]), tail)
-            case ast.NamedExpr(value=value):
-                return _below(self.paths(value), tail)
-            case ast.BoolOp(values=values):
-                return _below(frozenset().union(*map(self.paths, values)), tail)
-            case ast.IfExp(body=body, orelse=orelse):
-                return _below(self.paths(body) | self.paths(orelse), tail)
-            case ast.Call(func=func, args=[of]) if self.is_builtin(func, "type"):
-                return _NONE if self.is_self(of) else _below({OBJECT_TYPE}, tail)
-            case ast.Call(func=func, args=[of, ast.Constant(value=str() as name), *_]):
-                if self.is_builtin(func, "getattr"):
-                    return _below(self.paths(of), [name, *tail])
-        return _NONE
+        if node not in known:
+            found: set[str] = set()
+            for leaf, tail in self._leaves(node):
+                found |= {_below(path, tail) for path in self._of_leaf(leaf)}
+            known[node] = frozenset(found)
+        for attribute in reversed(chain):
+            of = known[attribute.value]
+            is_type = attribute.attr == "__class__" and not self.is_self(attribute.value)
+            known[attribute] = (
+                frozenset({OBJECT_TYPE}) if is_type else frozenset(_below(p, (attribute.attr,)) for p in of)
+            )
+            node = attribute
+        return known[node]
 
-    def is_self(self, node: ast.AST) -> bool:
-        """Whether a node is the name that methods give their own object or class."""
-        return isinstance(node, ast.Name) and node.id in ("self", "cls") and not self.paths(node)
+    def _leaves(self, node: ast.AST) -> Iterator[tuple[str | ast.Name, Tail]]:
+        """The names, or paths, that an expression's value comes from, each with the attributes asked of it."""
+        stack: list[tuple[ast.AST, Tail]] = [(node, ())]
+        while stack:
+            node, tail = stack.pop()
+            match node:
+                case ast.Name():
+                    yield node, tail
+                case ast.Attribute(value=of, attr="__class__") if not self.is_self(of):
+                    yield OBJECT_TYPE, tail
+                case ast.Attribute(value=of, attr=name):
+                    stack.append((of, (name, *tail)[: MOST_PARTS + 1]))
+                case ast.NamedExpr(value=value):
+                    stack.append((value, tail))
+                case ast.BoolOp(values=values):
+                    stack += [(value, tail) for value in values]
+                case ast.IfExp(body=body, orelse=orelse):
+                    stack += [(body, tail), (orelse, tail)]
+                case ast.Call(func=func, args=[of]) if self.is_builtin(func, "type"):
+                    if not self.is_self(of):
+                        yield OBJECT_TYPE, tail
+                case ast.Call(func=func, args=[of, ast.Constant(value=str() as name), *_]):
+                    if self.is_builtin(func, "getattr"):
+                        stack.append((of, (name, *tail)[: MOST_PARTS + 1]))
 
-    def _name_paths(self, name: str, scope: Scope) -> frozenset[str]:
-        key = (id(scope), name)
-        if key in self._paths:
-            return self._paths[key]
-        self._paths[key] = _NONE  # what a name gets from itself adds nothing
-        found: set[str] = set()
-        for place in scope.places(name):
-            for value in place.bound.get(name, ()):
-                found |= {value} if isinstance(value, str) else self.paths(value)
-            if place.kind == "module" and name not in place.bound:
-                found.update(f"{module}.{name}" for module in self.stars)
-        self._paths[key] = frozenset(sorted(found)[:MOST_PATHS])
-        return self._paths[key]
+    def _of_leaf(self, leaf: str | ast.Name) -> Iterable[str]:
+        if isinstance(leaf, str):
+            return (leaf,)
+        return set().union(*(self._solved((at, leaf.id)) for at in self.scopes[leaf].places(leaf.id)))
+
+    def _solved(self, place: Place) -> set[str]:
+        """What a name may stand for, with all names that it gets its values from, in rings too."""
+        if place in self._paths:
+            return self._paths[place]
+        self._paths[place] = set()
+        left, found = [place], []  # places to look at; paths to note
+        while left:
+            scope, name = to = left.pop()
+            for value in scope.bound.get(name, ()):
+                for leaf, tail in [(value, ())] if isinstance(value, str) else self._leaves(value):
+                    if isinstance(leaf, str):
+                        found.append((to, _below(leaf, tail)))
+                        continue
+                    for at in self.scopes[leaf].places(leaf.id):
+                        self._flows[at, leaf.id].append((to, tail))
+                        if (at, leaf.id) not in self._paths:
+                            self._paths[at, leaf.id] = set()
+                            left.append((at, leaf.id))
+                        found += [(to, _below(path, tail)) for path in self._paths[at, leaf.id]]
+            if scope is self.module and (name not in scope.bound or name in self._starred):
+                found += [(to, f"{module}.{name}") for module in set(self.stars)]
+        while found:
+            to, path = found.pop()
+            if path not in self._paths[to]:
+                if len(self._paths[to]) == MOST_PATHS:
+                    raise TooLarge
+                self._paths[to].add(path)
+                found += [(user, _below(path, tail)) for user, tail in self._flows[to]]
+        return self._paths[place]
+
+
+def bound_names(node: ast.AST) -> Iterator[str]:
+    """The names that a node by itself binds, deletes or takes as a parameter."""
+    match node:
+        case ast.Name(id=name):
+            if not _is_load(node):
+                yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.arg(arg=name):
+            yield name
+        case ast.Import() | ast.ImportFrom():
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        case ast.ExceptHandler(name=str() as name):
+            yield name
+        case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
+            yield name
+        case ast.MatchMapping(rest=str() as name):
+            yield name
+        case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):
+            yield node.name  # type: ignore[attr-defined]  # Python 3.12
+
+
+def _alias(target: ast.expr, value: ast.expr, scope: Scope) -> None:
+    left = [(target, value)]
+    while left:
+        target, value = left.pop()
+        if isinstance(target, ast.Name):
+            scope.stands_for(target.id, value)
+        elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+            if not any(isinstance(part, ast.Starred) for part in [*target.elts, *value.elts]):
+                left += zip(target.elts, value.elts, strict=False)
+
+
+def _is_load(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def _me(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> str:
+    """The first parameter of a method; of a static one only the context of a torch.autograd.Function."""
+    first = [*node.args.posonlyargs, *node.args.args][:1]
+    makers = getattr(node, "decorator_list", [])
+    static = any(isinstance(maker, ast.Name) and maker.id == "staticmethod" for maker in makers)
+    return "".join(argument.arg for argument in first if not static or argument.arg == "ctx")
 
 
 def _parse(source: str) -> ast.Module:
@@ -320,8 +466,8 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
                 yield from (part for part in value if isinstance(part, ast.AST))
 
 
-def _below(paths: Iterable[str], tail: list[str]) -> frozenset[str]:
-    return frozenset(".".join([path, *tail]) for path in paths)
+def _below(path: str, tail: Tail) -> str:
+    return ".".join(".".join([path, *tail]).split(".")[: MOST_PARTS + 1])
 
 
 def _arguments(arguments: ast.arguments) -> list[ast.arg]:

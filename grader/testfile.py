@@ -17,8 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from grader import settings
 
 MARK = "_ran_"  # the function that a marked function calls first
@@ -85,12 +83,12 @@ def fixtures_of(namespace: Namespace, test: Planned) -> list[str]:
     return [name for name in _names(function) if name not in given]
 
 
-def call(namespace: Namespace, test: Planned, module: ModuleType, seed: int) -> None:
-    """Run one test on a module, on the inputs of `seed`."""
+def call(namespace: Namespace, test: Planned, module: ModuleType, stream: int) -> None:
+    """Run one test on a module, on the inputs of its own stream of numbers (`settings.stream`)."""
     function = namespace[test.function]
-    rng: torch.Generator = settings.inputs(seed, test.name)
+    rng = settings.inputs(stream)
     given = {"lab": module, "rng": rng, **_parameters(function, test.place)}
-    settings.seed_globals(seed, test.name)
+    settings.seed_globals(stream)
     function(**{name: given[name] for name in _names(function)})
 
 

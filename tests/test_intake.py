@@ -297,12 +297,36 @@ def test_the_code_cells_of_a_notebook_are_joined_without_magics(group: Path, cou
     submission = only(group, course)
     assert submission.source == (
         "import math\n\n\ndef double(x):\n    return x + x\n\n\n"
-        "if True:\n    pass\n\n\nx = (7\n     % 4)\ntext = '''\n!not a shell line\n'''\n"
+        "x = (7\n     % 4)\ntext = '''\n!not a shell line\n'''\n"
     )
-    assert (
-        submission.message
-        == "read from a notebook (5 code cells), without 6 lines of magics or shell commands"
+    assert submission.message == (
+        "read from a notebook (5 code cells), without 6 lines of magics or shell commands, "
+        "without 1 cell that defines nothing"
     )
+
+
+def test_experiments_in_a_notebook_cost_nothing(group: Path, course: Course) -> None:
+    """A cell that fails ends nothing in a notebook; `from __future__` may stand in any cell there."""
+    cells = notebook(
+        "import math",
+        "SCALE = 2",
+        f"from __future__ import annotations\n{RIGHT}\ndef scaled(x):\n    return SCALE * x\n",
+        "double(1, 2, 3)",
+        "y = double(",
+        "print(half(3))",
+    )
+    put(group / "anna.ipynb", cells)
+    source = only(group, course).source
+    assert source is not None
+    assert source.startswith("from __future__ import annotations\nimport math\n")
+    assert "SCALE = 2" in source
+    for experiment in ("double(1", "double(\n", "print"):
+        assert experiment not in source
+
+
+def test_a_broken_cell_with_a_definition_is_kept_and_named(group: Path, course: Course) -> None:
+    put(group / "anna.ipynb", notebook(RIGHT, "def more(x:\n    return x"))
+    assert "line" in only(group, course).message
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"cells": 3}', '{"cells": [{}]}', "[" * 100_000])

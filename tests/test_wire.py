@@ -57,8 +57,8 @@ def test_nan_and_infinity_keep_their_bits() -> None:
         False,
         0,
         -7,
-        10**400,
-        -(10**400),
+        (1 << 63) - 1,
+        -(1 << 63),
         0.1,
         math.inf,
         [0.5, -1.5],
@@ -70,6 +70,10 @@ def test_nan_and_infinity_keep_their_bits() -> None:
 )
 def test_plain_values_cross(value: object) -> None:
     assert crossed(value) == (Foreign("a str") if value == "r" else value)
+
+
+def test_a_whole_number_beyond_64_bits_crosses_as_a_description_only() -> None:
+    assert crossed(1 << 63) == crossed(-(10**400)) == Foreign("an int beyond 64 bits")
 
 
 def test_a_trajectory_crosses() -> None:
@@ -105,6 +109,10 @@ def test_what_is_too_large_crosses_as_a_description_only() -> None:
     assert isinstance(crossed([0.0] * (FRAME_BYTES // 8 + 1)), Foreign)
 
 
+def test_a_trajectory_without_an_end_crosses_as_a_description_only() -> None:
+    assert isinstance(crossed([{}] * 1001), Foreign)
+
+
 def test_an_end_crosses_cut_and_printable() -> None:
     ((kind, ended),) = unpack(
         io.BytesIO(pack_end(Ended(PASS, "\x1b[31m" + "x" * 9000 + "\n" * 50, "E"))).read
@@ -132,13 +140,14 @@ def test_a_frame_that_was_cut_off_is_the_end() -> None:
         forged(b"f", b"1234"),
         forged(b"l", struct.pack("<I", 1 << 30)),
         forged(b"t", struct.pack("<I", 1 << 30)),
+        forged(b"t", struct.pack("<I", 2000) + b"\0" * 8000),
         forged(b"T", struct.pack("<BBQ", 0, 1, 3) + b"\0" * 8),
         forged(b"T", struct.pack("<BBQ", 99, 1, 1) + b"\0" * 8),
         forged(b"T", struct.pack("<BB", 0, 200)),
         forged(b"T", struct.pack("<BB3Q", 0, 3, 1 << 61, 1 << 61, 0)),
         forged(b"T", struct.pack("<BBQ", 0, 1, (1 << 64) - 1)),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_forged_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(BadFrame):
