@@ -69,18 +69,17 @@ def guard_sources(files: frozenset[str]) -> None:
 
     Else a submission could load the library's file once more, under another name, and have it as it was.
     """
-    # By name alone: a path can be written in many ways, and none of these is a student's file.
-    refused = {os.path.basename(file) for file in files}
-    refused |= {os.path.basename(importlib.util.cache_from_source(file)) for file in files}
+    paths = {os.path.realpath(path) for path in files | set(map(importlib.util.cache_from_source, files))}
+    names = {os.path.basename(path) for path in paths}
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "exec" and getattr(arguments[0], "co_filename", "") in files:
             raise ForbiddenCall("the library's own source, loaded once more")
         if event == "open" and isinstance(arguments[0], str | bytes):
             path = os.fsdecode(arguments[0])
-            if (
-                os.path.basename(path) in refused
-            ):  # an error that whoever prints a traceback knows how to live with
+            inside = not os.path.isabs(path) and os.path.basename(path) in names  # of a folder that is open
+            if inside or os.path.realpath(path) in paths:
+                # An error that whoever prints a traceback can live with.
                 raise PermissionError(errno.EACCES, "the library's own source can't be read here", path)
 
     sys.addaudithook(look)

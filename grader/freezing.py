@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import math
+import os
 import sys
 from types import ModuleType
 
@@ -16,7 +17,8 @@ import torch
 
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE, since Python 3.10
 FLAGS_AT = 21 * ctypes.sizeof(ctypes.c_void_p)  # tp_flags in a PyTypeObject of a 64-bit Python
-SET_BY_TORCH = ("Storage",)  # when the default dtype changes
+SET_BY_TORCH = ("Storage",)  # from C, when the default dtype changes
+TORCH = os.path.dirname(torch.__file__) + os.sep
 CLASSES: tuple[type, ...] = (
     torch.Tensor,
     torch.nn.Parameter,
@@ -39,15 +41,23 @@ MODULES: tuple[ModuleType, ...] = (
 
 
 class _Frozen(ModuleType):
-    """A module whose functions and classes stay what they are."""
+    """A module whose functions and classes stay what they are, but for what torch itself does to them."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in SET_BY_TORCH and callable(vars(self).get(name)) and not isinstance(value, ModuleType):
+        replaces = callable(vars(self).get(name)) and not isinstance(value, ModuleType)
+        if replaces and name not in SET_BY_TORCH and not _by_torch():
             raise AttributeError(f"{self.__name__}.{name} can't be replaced here")
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{self.__name__}.{name} can't be removed here")
+        if not _by_torch():
+            raise AttributeError(f"{self.__name__}.{name} can't be removed here")
+        super().__delattr__(name)
+
+
+def _by_torch() -> bool:
+    """Whether torch's own code asks: parts that it imports late put themselves into place."""
+    return sys._getframe(2).f_code.co_filename.startswith(TORCH)
 
 
 def freeze() -> None:

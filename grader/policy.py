@@ -8,16 +8,13 @@ nothing. The source is read, never run.
 from __future__ import annotations
 
 import ast
-import importlib.util
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 
 from grader import library_source
 from grader import policy_names as names
 from grader.course import Lab
-from grader.syntax import OBJECT_TYPE, NotPython, Syntax, read_lines
+from grader.syntax import MOST_PARTS, OBJECT_TYPE, NotPython, Syntax, Value, bound_names, read_lines
 from grader.verdicts import Finding, printable
 
 MOST_LINES = 20  # of one rule in one file: whoever looks has seen enough
@@ -75,9 +72,11 @@ def _capped(hits: Iterable[Hit]) -> list[Hit]:
 def _hits(syntax: Syntax, lab: Lab) -> Iterator[Hit]:
     for node in syntax.nodes:
         rules = _RULES.get(type(node))
+        found = [LIAR for name in bound_names(node) if name in names.LYING_HOOKS]
         if rules is not None:
-            for rule in rules(node, syntax, lab):
-                yield rule, getattr(node, "lineno", 0), syntax.owners[node]
+            found += rules(node, syntax, lab)
+        for rule in found:
+            yield rule, getattr(node, "lineno", 0), syntax.owners[node]
 
 
 def _pastes(syntax: Syntax) -> Iterator[Hit]:
@@ -104,7 +103,7 @@ def _import_from(node: ast.ImportFrom, syntax: Syntax, lab: Lab) -> Iterator[str
     for alias in node.names:
         path = f"{node.module}.{alias.name}"
         yield from _path_rules(path)
-        if syntax.scopes[node].kind == "class" and _is_module(path):
+        if syntax.scopes[node].kind == "class" and names.is_module(path):
             yield MODULE
 
 
@@ -117,8 +116,6 @@ def _import_rules(path: str, lab: Lab) -> Iterator[str]:
 def _name(node: ast.Name, syntax: Syntax, lab: Lab) -> Iterator[str]:
     parent = syntax.parents.get(node)
     if not isinstance(node.ctx, ast.Load):
-        if node.id in names.LYING_HOOKS:
-            yield LIAR
         if node.id == "__match_args__" and not _is_spelled_out(parent):
             yield COMPUTED
         return
@@ -160,7 +157,7 @@ def _attribute(node: ast.Attribute, syntax: Syntax, lab: Lab) -> Iterator[str]:
     base = syntax.paths(node.value)
     yield from _attribute_rules(node.attr, node.value, base, syntax)
     if not isinstance(node.ctx, ast.Load):
-        yield from _change_rules(node.attr, base)
+        yield from _change_rules(node.attr, node.value, base, syntax)
     if not isinstance(syntax.parents.get(node), ast.Attribute):
         yield from _use_rules(node, syntax)
 
@@ -171,29 +168,57 @@ def _attribute_rules(name: str, of: ast.expr, base: frozenset[str], syntax: Synt
         yield INTERNALS
     elif name in names.LIARS:
         yield LIAR
+    elif names.reads(name) and not syntax.is_self(of):
+        yield NOT_FOR_LABS
+    elif name in ("format", "format_map") and not syntax.is_self(of) and not _is_plain_template(of, syntax):
+        yield COMPUTED
     elif name.startswith("__") and name.endswith("__"):
         if name in names.ON_SUPER:
-            harmless = _is_super(of, syntax) or "torch.nn.Module" in base
+            harmless = _is_on_self(of, base, syntax)
         elif name == "__dict__":
-            harmless = not base
+            harmless = not base and (syntax.is_own(of) or _is_shown(of, syntax))
         else:
             harmless = name in names.HARMLESS
         if not harmless:
             yield INTERNALS
 
 
-def _is_super(node: ast.expr, syntax: Syntax) -> bool:
-    return syntax.is_builtin(node, "object") or (
-        isinstance(node, ast.Call) and syntax.is_builtin(node.func, "super")
+def _is_plain_template(node: ast.expr, syntax: Syntax) -> bool:
+    values = [node] if isinstance(node, ast.Constant) else syntax.values(node)
+    return bool(values) and all(
+        isinstance(value, ast.Constant) and isinstance(value.value, str) and names.fills_plainly(value.value)
+        for value in values
     )
 
 
-def _change_rules(name: str, base: Iterable[str]) -> Iterator[str]:
+def _is_on_self(of: ast.expr, base: frozenset[str], syntax: Syntax) -> bool:
+    """Whether `of.__setattr__` or its kin is called on a method's own object."""
+    if isinstance(of, ast.Call) and syntax.is_builtin(of.func, "super"):
+        return not of.args or syntax.is_self(of.args[-1])
+    call = syntax.parents.get(syntax.parents.get(of, of))
+    on_self = isinstance(call, ast.Call) and bool(call.args) and syntax.is_self(call.args[0])
+    return on_self and (syntax.is_builtin(of, "object") or "torch.nn.Module" in base)
+
+
+def _is_shown(of: ast.expr, syntax: Syntax) -> bool:
+    """Whether `of.__dict__` is only compared or shown."""
+    parent = syntax.parents.get(syntax.parents.get(of, of))
+    return isinstance(parent, ast.Compare | ast.FormattedValue) or (
+        isinstance(parent, ast.Call)
+        and syntax.is_builtin(parent.func, *names.ASKING, "dict", "len", "sorted")
+    )
+
+
+def _change_rules(name: str, of: ast.expr, base: frozenset[str], syntax: Syntax) -> Iterator[str]:
+    """What storing or deleting an attribute says."""
+    own = syntax.is_own(of)
     for path in base:
         if not f"{path}.{name}".startswith(names.SETTABLE):
             yield CHANGE
-    if name == "__class__":
+    if name in names.LYING_HOOKS or (name in names.IDENTITY and not own):
         yield LIAR
+    elif not own and (name in names.METHODS or (name.startswith("__") and name.endswith("__"))):
+        yield CHANGE
 
 
 def _use_rules(node: ast.expr, syntax: Syntax) -> Iterator[str]:
@@ -204,16 +229,31 @@ def _use_rules(node: ast.expr, syntax: Syntax) -> Iterator[str]:
 def _handed_on(paths: Iterable[str], node: ast.expr, syntax: Syntax) -> Iterator[str]:
     for path in paths:
         yield from _path_rules(path)
-        if _is_module(path) and not _stays(node, syntax):
+        if names.is_module(path) and not _stays(node, syntax):
             yield MODULE
+        if path in names.ONLY_CALLED and not _is_called(node, syntax):
+            yield COMPUTED
+
+
+def _is_called(node: ast.expr, syntax: Syntax) -> bool:
+    """Whether a function is called, or gets a name that the rules follow."""
+    parent = syntax.parents.get(node)
+    if isinstance(parent, ast.Attribute) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        return True
+    if isinstance(parent, ast.Assign):
+        return all(isinstance(target, ast.Name) for target in parent.targets)
+    return isinstance(parent, ast.Call) and parent.func is node
 
 
 def _path_rules(path: str) -> Iterator[str]:
     root, *parts = path.split(".")
+    if names.is_held(path):
+        yield HIDDEN
+    if len(parts) >= MOST_PARTS or not names.is_needed(path):
+        yield NOT_FOR_LABS
     for part in parts:
-        if part in names.HELD_MODULES or (part == "types" and root != "torch"):
-            yield HIDDEN
-        elif part.startswith("_") and not part.startswith(("__", "_foreach_")) and part not in names.PRIVATE:
+        private = part.startswith("_") and not part.startswith(("__", "_foreach_"))
+        if names.reads(part) or (private and part not in names.PRIVATE):
             yield NOT_FOR_LABS
     if root == "sys" and parts and parts[0] not in (*names.SYS, "*"):
         yield NOT_FOR_LABS
@@ -247,13 +287,39 @@ def _stays(node: ast.AST, syntax: Syntax) -> bool:
 def _call(node: ast.Call, syntax: Syntax, lab: Lab) -> Iterator[str]:
     if syntax.is_builtin(node.func, *names.BY_NAME):
         yield from _by_name(node, syntax)
-    elif syntax.is_builtin(node.func, "type"):
-        if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
-            yield COMPUTED
-    elif any(keyword.arg in ("assigned", "updated") for keyword in node.keywords):
-        yield COMPUTED  # functools.wraps fetches and sets the attributes that these name
-    elif "functools.update_wrapper" in syntax.paths(node.func) and len(node.args) > 2:
+    elif syntax.is_builtin(node.func, "type") and not _has_one(node):
         yield COMPUTED
+    for path in syntax.paths(node.func):
+        yield from _call_of(path, node, syntax)
+
+
+def _call_of(path: str, node: ast.Call, syntax: Syntax) -> Iterator[str]:
+    """What the arguments say of a call to a function of a library."""
+    keywords = {keyword.arg for keyword in node.keywords}
+    if path == "functools.wraps" and not _has_one(node):
+        yield COMPUTED  # it fetches and sets the attributes that the others name
+    elif path in ("functools.partial", "functools.partialmethod"):
+        first = node.args[0] if node.args else node
+        if isinstance(first, ast.Starred) or any(p.startswith("functools.") for p in syntax.paths(first)):
+            yield COMPUTED
+    elif path == "logging.basicConfig" and not keywords.isdisjoint({None, "filename", "handlers", "style"}):
+        yield NOT_FOR_LABS
+    elif path == "logging.Formatter" and (len(node.args) > 2 or not keywords.isdisjoint({None, "style"})):
+        yield COMPUTED  # its other styles read attributes as str.format does
+    elif path == "matplotlib.use" and not _is_name_of_backend(node):
+        yield NOT_FOR_LABS
+
+
+def _has_one(node: ast.Call) -> bool:
+    """Whether a call has one argument, in its place."""
+    return len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
+
+
+def _is_name_of_backend(node: ast.Call) -> bool:
+    match node.args:
+        case [ast.Constant(value=str() as name)]:
+            return "://" not in name
+    return False
 
 
 def _by_name(node: ast.Call, syntax: Syntax) -> Iterator[str]:
@@ -266,9 +332,12 @@ def _by_name(node: ast.Call, syntax: Syntax) -> Iterator[str]:
             base = syntax.paths(of)
             yield from _attribute_rules(name, of, base, syntax)
             if node.func.id in ("setattr", "delattr"):
-                yield from _change_rules(name, base)
+                yield from _change_rules(name, of, base, syntax)
             else:
                 yield from _handed_on({f"{path}.{name}" for path in base}, node, syntax)
+        case [of, _, *_] if node.func.id in ("setattr", "delattr"):
+            if not syntax.is_own(of):
+                yield COMPUTED
         case [of, name, *_]:
             own = syntax.is_self(of) and (node.func.id != "getattr" or _begins_plainly(name))
             if not own and (syntax.paths(of) or not _begins_plainly(name)):
@@ -292,20 +361,39 @@ def _begins_plainly(name: ast.expr) -> bool:
 
 def _class(node: ast.ClassDef, syntax: Syntax, lab: Lab) -> Iterator[str]:
     for base in node.bases:
-        for path in syntax.paths(base):
-            *_, name = path.split(".")
+        made = base.value if isinstance(base, ast.Subscript) else base  # Generic[T]
+        paths = syntax.paths(made)
+        for path in paths:
+            _, _, name = path.rpartition(".")
             if path.startswith(OBJECT_TYPE) or name in (*names.TENSORS, *names.LYING_MODES):
                 yield LIAR
-        if syntax.is_builtin(base, "type"):
+        if syntax.is_builtin(made, "type") or not (paths or _is_plain_base(made, syntax)):
             yield LIAR
-    yield from _function(node, syntax, lab)
+    for keyword in node.keywords:
+        if keyword.arg in (None, "metaclass"):
+            paths = syntax.paths(keyword.value)
+            if not paths or not paths.issubset(names.METACLASSES):
+                yield LIAR
 
 
-def _function(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, syntax: Syntax, lab: Lab
-) -> Iterator[str]:
-    if node.name in names.LYING_HOOKS:
-        yield LIAR
+def _is_plain_base(base: Value, syntax: Syntax) -> bool:
+    """Whether it is a class of this file, a builtin or a named tuple, and nothing that only running shows."""
+    match base:
+        case ast.Call(func=func):
+            return not syntax.paths(func).isdisjoint(names.CLASS_MAKERS)
+        case ast.Name(id=name) as used:
+            values = syntax.values(used)
+            unbound = all(name not in place.bound for place in syntax.scopes[used].places(name))
+            return (
+                unbound
+                or syntax.is_class(used)
+                or (bool(values) and all(_is_class(value, syntax) for value in values))
+            )
+    return False
+
+
+def _is_class(value: Value, syntax: Syntax) -> bool:
+    return isinstance(value, ast.ClassDef) or (isinstance(value, ast.Name) and syntax.is_class(value))
 
 
 def _constant(node: ast.Constant, syntax: Syntax, lab: Lab) -> Iterator[str]:
@@ -325,28 +413,9 @@ _RULES: dict[type[ast.AST], Callable[..., Iterator[str]]] = {
     ast.Attribute: _attribute,
     ast.Call: _call,
     ast.ClassDef: _class,
-    ast.FunctionDef: _function,
-    ast.AsyncFunctionDef: _function,
     ast.Constant: _constant,
     ast.MatchClass: _match_class,
 }
-
-
-def _is_module(path: str) -> bool:
-    package, _, name = path.rpartition(".")
-    return name in _submodules(package) if package else path != OBJECT_TYPE
-
-
-@lru_cache(maxsize=1000)
-def _submodules(package: str) -> frozenset[str]:
-    """Names of the modules in an installed package, without importing it."""
-    root, *rest = package.split(".")
-    try:
-        spec = importlib.util.find_spec(root)
-        folder = os.path.join(((spec and spec.submodule_search_locations) or [])[0], *rest)
-        return frozenset(name.removesuffix(".py") for name in os.listdir(folder))
-    except (ImportError, ValueError, IndexError, OSError):
-        return frozenset()
 
 
 # ---------------------------------------------------------------------------------- whose a line is
@@ -356,8 +425,7 @@ def _steps_of_owners(syntax: Syntax, lab: Lab) -> dict[str, set[int]]:
     """The steps that each function, class or method counts for; one that isn't listed counts for all."""
     known = set(syntax.owners.values()) - {""}
     refers = _references(syntax, known)
-    at_import = {owner for owner in known if owner.rpartition(".")[2] in names.RUN_AT_IMPORT}
-    for_all = _reached(refers[""] | at_import, refers)
+    for_all = _reached({"", *_run_at_import(syntax, known)}, refers)
     steps: dict[str, set[int]] = defaultdict(set)
     named = {name for step in lab.steps for name in step.todo}
     for step in lab.steps:
@@ -369,22 +437,57 @@ def _steps_of_owners(syntax: Syntax, lab: Lab) -> dict[str, set[int]]:
     return {owner: found for owner, found in steps.items() if owner not in for_all}
 
 
+def _run_at_import(syntax: Syntax, known: set[str]) -> Iterator[str]:
+    """The owners whose code may run while the file is imported although no code at its top names them."""
+    hooks = {owner for owner in known if owner.rpartition(".")[2] in names.RUN_AT_IMPORT}
+    yield from hooks
+    for node in syntax.nodes:
+        scope = syntax.scopes[node]
+        if isinstance(node, ast.ClassDef) and (
+            scope.kind == "class" or hooks or _is_made_by_others(node, syntax)
+        ):
+            yield f"{syntax.owners[node].partition('.')[0]}.*"
+        elif isinstance(node, ast.Call) and not syntax.owners[node]:
+            while scope.kind == "comprehension" and scope.parent is not None:
+                scope = scope.parent
+            if scope.kind == "class" and not _is_plain_call(node, syntax):
+                yield f"{scope.owner.partition('.')[0]}.*"
+
+
+def _is_made_by_others(node: ast.ClassDef, syntax: Syntax) -> bool:
+    """Whether a decorator or a metaclass of the file's own gets the class while it is made."""
+    makers = (maker.func if isinstance(maker, ast.Call) else maker for maker in node.decorator_list)
+    return bool(node.keywords) or not all(map(syntax.paths, makers))
+
+
+def _is_plain_call(node: ast.Call, syntax: Syntax) -> bool:
+    return bool(syntax.paths(node.func)) or syntax.is_builtin(node.func, *names.PLAIN_BUILTINS)
+
+
 def _references(syntax: Syntax, known: set[str]) -> dict[str, set[str]]:
-    """For each owner, the owners that its code names: functions and classes by name, methods through self."""
-    members = defaultdict(set)
-    for owner in known:
-        members[owner.partition(".")[0]].add(owner)
+    """For each owner, the owners that its code names: functions and classes by name, methods through self.
+
+    "C.*" is all that a class owns: who names a class may call anything in it.
+    """
     refers: dict[str, set[str]] = defaultdict(set)
+    for owner in known:
+        refers[f"{owner.partition('.')[0]}.*"].add(owner)
     for node in syntax.nodes:
         owner = syntax.heirs.get(node, syntax.owners[node])
         if isinstance(node, ast.Name):
-            if node not in syntax.hints and any(
-                s.kind == "module" for s in syntax.scopes[node].places(node.id)
-            ):
-                refers[owner] |= members.get(node.id, set())
+            if node not in syntax.hints:
+                refers[owner] |= set(_named(node, syntax))
         elif isinstance(node, ast.Attribute) and syntax.is_self(node.value):
-            refers[owner] |= {f"{owner.partition('.')[0]}.{node.attr}"} & known
+            refers[owner].add(f"{owner.partition('.')[0]}.{node.attr}")
     return refers
+
+
+def _named(node: ast.Name, syntax: Syntax) -> Iterator[str]:
+    for place in syntax.scopes[node].places(node.id):
+        if place.kind == "module":
+            yield f"{node.id}.*"
+        elif place.kind == "class":  # in its body, a class's own functions have no other name
+            yield f"{place.owner}.{node.id}"
 
 
 def _reached(start: Iterable[str], refers: dict[str, set[str]]) -> set[str]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 OBJECT_TYPE = "type()"  # stands for a class that was asked of an object
 MOST_CHARACTERS, MOST_NODES = 300_000, 60_000  # twenty times what a lab takes
-MOST_PATHS = 16  # that one name may stand for
+MOST_PATHS = 16  # that one name may stand for, and values that are followed
+MOST_DEPTH = 50  # of functions and classes in each other
 MOST_PARTS = 12  # of a path; what is longer is cut one part later, so that it shows
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -45,10 +46,16 @@ class Scope:
     owner: str = ""  # whose code runs in it; "" at the top, and in the body of a class there
     me: str = ""  # the name under which a method gets its own object or class
     bound: dict[str, list[Value]] = field(default_factory=dict)
+    depth: int = 0
     times: Counter[str] = field(
         default_factory=Counter
     )  # that a name is bound; more than values: to something unknown
     elsewhere: dict[str, Scope] = field(default_factory=dict)  # names declared global or nonlocal
+
+    def __post_init__(self) -> None:
+        self.depth = self.parent.depth + 1 if self.parent else 0
+        if self.depth > MOST_DEPTH:
+            raise TooLarge
 
     @property
     def runs_in(self) -> str:
@@ -98,7 +105,7 @@ class Syntax:
         self.owners: dict[ast.AST, str] = {}
         self.hints: set[ast.AST] = set()  # annotations, with what is in them
         self.heirs: dict[ast.AST, str] = {}  # what is in a class's list of bases: the class
-        self.stars: list[str] = []  # modules of "from m import *"
+        self.stars: set[str] = set()  # modules of "from m import *"
         self.caught: set[str] = set()  # names of exceptions
         self._mentions: dict[str, ast.AST] = {}  # the first of each name
         self._uncertain: set[str] = set()
@@ -212,7 +219,9 @@ class Syntax:
             case ast.ImportFrom(module=module):
                 for alias in node.names:
                     if alias.name == "*":
-                        self.stars.append(module or "")
+                        self.stars.add(module or "")
+                        if len(self.stars) > MOST_PATHS // 2:
+                            raise TooLarge
                         self._starred.update(self.module.bound)
                     else:
                         scope.bind(alias.asname or alias.name, f"{module or ''}.{alias.name}")
@@ -285,7 +294,7 @@ class Syntax:
         if isinstance(node, ast.Name) and node.id not in self._uncertain | self._starred:
             for place in self.scopes[node].places(node.id):
                 values = place.bound.get(node.id, [])
-                if not values or len(values) != place.times[node.id]:
+                if not 0 < len(values) == place.times[node.id] <= MOST_PATHS:
                     return []
                 found += values
         return found
@@ -296,7 +305,7 @@ class Syntax:
         return bool(values) and all(isinstance(v, ast.ClassDef) and self._is_plain(v) for v in values)
 
     def is_own(self, node: ast.AST) -> bool:
-        """Whether what is stored on a node stays in this file: self, its class, an own class, object or function."""
+        """Whether what is stored on a node stays in the file: self, an own class, object or function."""
         match node:
             case ast.Attribute(value=of, attr="__class__"):
                 return self.is_self(of)
@@ -312,8 +321,8 @@ class Syntax:
 
     def _is_plain(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
         """Whether a definition's name stands for what is defined: no decorator gave it to something else."""
-        makers = (maker.func if isinstance(maker, ast.Call) else maker for maker in node.decorator_list)
-        return all(self.paths(maker) == {"dataclasses.dataclass"} for maker in makers)
+        makers = [maker.func if isinstance(maker, ast.Call) else maker for maker in node.decorator_list[:2]]
+        return makers == [] or (len(makers) == 1 and self.paths(makers[0]) == {"dataclasses.dataclass"})
 
     def paths(self, node: ast.AST) -> frozenset[str]:
         """The dotted paths in libraries that an expression may stand for: {"torch.nn.functional"}."""
@@ -325,6 +334,8 @@ class Syntax:
             found: set[str] = set()
             for leaf, tail in self._leaves(node):
                 found |= {_below(path, tail) for path in self._of_leaf(leaf)}
+            if len(found) > MOST_PATHS:
+                raise TooLarge
             known[node] = frozenset(found)
         for attribute in reversed(chain):
             of = known[attribute.value]
@@ -336,7 +347,7 @@ class Syntax:
         return known[node]
 
     def _leaves(self, node: ast.AST) -> Iterator[tuple[str | ast.Name, Tail]]:
-        """The names, or paths, that an expression's value comes from, each with the attributes asked of it."""
+        """The names, or paths, that an expression's value comes from, each with the attributes asked."""
         stack: list[tuple[ast.AST, Tail]] = [(node, ())]
         while stack:
             node, tail = stack.pop()
@@ -385,7 +396,7 @@ class Syntax:
                             left.append((at, leaf.id))
                         found += [(to, _below(path, tail)) for path in self._paths[at, leaf.id]]
             if scope is self.module and (name not in scope.bound or name in self._starred):
-                found += [(to, f"{module}.{name}") for module in set(self.stars)]
+                found += [(to, f"{module}.{name}") for module in self.stars]
         while found:
             to, path = found.pop()
             if path not in self._paths[to]:
@@ -425,8 +436,9 @@ def _alias(target: ast.expr, value: ast.expr, scope: Scope) -> None:
         if isinstance(target, ast.Name):
             scope.stands_for(target.id, value)
         elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-            if not any(isinstance(part, ast.Starred) for part in [*target.elts, *value.elts]):
-                left += zip(target.elts, value.elts, strict=False)
+            both = [*target.elts, *value.elts]
+            starred = any(isinstance(part, ast.Starred) for part in both)
+            left += [] if starred else zip(target.elts, value.elts, strict=False)
 
 
 def _is_load(node: ast.Name | ast.Attribute) -> bool:

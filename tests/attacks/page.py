@@ -37,7 +37,7 @@ HEAD = """# What happens to each attack, and to each accident
 
 <!-- written by: python -m tests.attacks.page -->
 
-{count} hand-ins for lab 02, each a few lines, judged by the real grader in `tests/test_attacks.py`, which CI runs.
+{count} hand-ins for lab 02, each a few lines, judged by the real grader in `tests/test_attacks.py`.
 An attack carries wrong code that should earn nothing.
 An accident carries right code that should lose nothing, or only what the table says.
 *Gets points* names the steps that earn theirs.
