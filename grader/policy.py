@@ -381,19 +381,21 @@ def _is_plain_base(base: Value, syntax: Syntax) -> bool:
     match base:
         case ast.Call(func=func):
             return not syntax.paths(func).isdisjoint(names.CLASS_MAKERS)
-        case ast.Name(id=name) as used:
+        case ast.Name() as used:
             values = syntax.values(used)
-            unbound = all(name not in place.bound for place in syntax.scopes[used].places(name))
-            return (
-                unbound
-                or syntax.is_class(used)
-                or (bool(values) and all(_is_class(value, syntax) for value in values))
-            )
+            followed = bool(values) and all(_is_class(value, syntax) for value in values)
+            return followed or _is_unbound(used, syntax)
     return False
 
 
 def _is_class(value: Value, syntax: Syntax) -> bool:
-    return isinstance(value, ast.ClassDef) or (isinstance(value, ast.Name) and syntax.is_class(value))
+    if isinstance(value, ast.Name):
+        return syntax.is_class(value) or _is_unbound(value, syntax)
+    return isinstance(value, ast.ClassDef)
+
+
+def _is_unbound(node: ast.Name, syntax: Syntax) -> bool:
+    return all(node.id not in place.bound for place in syntax.scopes[node].places(node.id))
 
 
 def _constant(node: ast.Constant, syntax: Syntax, lab: Lab) -> Iterator[str]:
