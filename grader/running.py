@@ -91,6 +91,7 @@ def _run(lab: Lab, seed: int, session: _Session) -> None:
         "-pno:unraisableexception",  # collects garbage five times a run, and a lab test starts no thread
         "--disable-plugin-autoload",  # only what the course itself brings
     ]
+    _forget(lab.tests_path)
     try:
         status = pytest.main(arguments, plugins=[plugin, session])
     finally:
@@ -100,9 +101,12 @@ def _run(lab: Lab, seed: int, session: _Session) -> None:
 
 
 def _forget(test_file: Path) -> None:
-    """Take the test module out of Python's memory: another course's file may have the same module name."""
+    """Take test modules of this name out of Python's memory: another course's file may have the same one."""
     for name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) == str(test_file):
+        if (
+            name.endswith(f".{test_file.stem}")
+            and Path(getattr(module, "__file__", None) or "").name == test_file.name
+        ):
             del sys.modules[name]
 
 
