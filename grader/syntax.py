@@ -7,11 +7,20 @@ one that isn't certain to be the file's own may always be the builtin.
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+from grader.nodes import (
+    arguments,
+    bound_names,
+    first_parameter,
+    is_load,
+    is_main_guard,
+    parts,
+    with_text,
+)
 
 OBJECT_TYPE = "type()"  # stands for a class that was asked of an object
 MOST_CHARACTERS, MOST_NODES = 300_000, 60_000  # twenty times what a lab takes
@@ -141,7 +150,7 @@ class Syntax:
             children = list(self._children(node, scope))
             for child, _ in children:
                 self.parents[child] = node
-            if above is None and isinstance(node, ast.If) and _is_main_guard(node.test):
+            if above is None and isinstance(node, ast.If) and is_main_guard(node.test):
                 guarded += [(child, scope) for child in reversed(node.body)]
                 children = [(child, scope) for child in [node.test, *node.orelse]]
             stack += reversed(children)
@@ -152,7 +161,7 @@ class Syntax:
         return any("__name__" in scope.bound for scope in set(self.scopes.values())) or any(
             (isinstance(node, ast.Constant) and node.value == "__name__")
             or (isinstance(node, ast.keyword) and node.arg == "__name__")
-            or (isinstance(node, ast.Attribute) and node.attr == "__name__" and not _is_load(node))
+            or (isinstance(node, ast.Attribute) and node.attr == "__name__" and not is_load(node))
             for node in self.nodes
         )
 
@@ -166,15 +175,17 @@ class Syntax:
 
     def _children(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         if isinstance(node, _FUNCTIONS):
-            inner = Scope("function", scope, self.owners[node], _me(node) if scope.kind == "class" else "")
+            inner = Scope(
+                "function", scope, self.owners[node], first_parameter(node) if scope.kind == "class" else ""
+            )
             body = [node.body] if isinstance(node, ast.Lambda) else node.body
-            inside = [*_arguments(node.args), *getattr(node, "type_params", []), *body]
+            inside = [*arguments(node.args), *getattr(node, "type_params", []), *body]
             outside = [*getattr(node, "decorator_list", []), *node.args.defaults, *node.args.kw_defaults]
             hints = [
-                *(argument.annotation for argument in _arguments(node.args)),
+                *(argument.annotation for argument in arguments(node.args)),
                 getattr(node, "returns", None),
             ]
-            annotations = list(_with_text(hints))
+            annotations = list(with_text(hints))
             self.hints.update(annotations)
             yield from ((child, scope) for child in [*outside, *annotations] if child is not None)
             yield from ((child, inner) for child in inside)
@@ -187,19 +198,19 @@ class Syntax:
         elif isinstance(node, _COMPREHENSIONS):
             yield node.generators[0].iter, scope
             inner = Scope("comprehension", scope, scope.runs_in)
-            for child in _parts(node):
+            for child in parts(node):
                 yield child, inner
         elif isinstance(node, ast.comprehension):
             first = self.scopes.get(node.iter)  # of the first one: visited above, where it is evaluated
-            yield from ((c, scope) for c in _parts(node) if c is not node.iter or first is None)
+            yield from ((c, scope) for c in parts(node) if c is not node.iter or first is None)
         elif isinstance(node, ast.AnnAssign):
-            annotations = list(_with_text([node.annotation]))
+            annotations = list(with_text([node.annotation]))
             self.hints.update(annotations)
             yield from ((child, scope) for child in [node.target, *annotations])
             if node.value is not None:
                 yield node.value, scope
         elif not isinstance(node, ast.arg):
-            yield from ((child, scope) for child in _parts(node))
+            yield from ((child, scope) for child in parts(node))
 
     def _bind(self, node: ast.AST, scope: Scope) -> None:
         match node:
@@ -207,7 +218,7 @@ class Syntax:
                 self._mentions.setdefault(name, node)
                 if isinstance(node.ctx, ast.Del):
                     self._uncertain.add(name)
-                if not _is_load(node):
+                if not is_load(node):
                     scope.bind(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 self._mentions.setdefault(name, node)
@@ -407,28 +418,6 @@ class Syntax:
         return self._paths[place]
 
 
-def bound_names(node: ast.AST) -> Iterator[str]:
-    """The names that a node by itself binds, deletes or takes as a parameter."""
-    match node:
-        case ast.Name(id=name):
-            if not _is_load(node):
-                yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.arg(arg=name):
-            yield name
-        case ast.Import() | ast.ImportFrom():
-            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        case ast.ExceptHandler(name=str() as name):
-            yield name
-        case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
-            yield name
-        case ast.MatchMapping(rest=str() as name):
-            yield name
-        case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):
-            yield node.name  # type: ignore[attr-defined]  # Python 3.12
-
-
 def _alias(target: ast.expr, value: ast.expr, scope: Scope) -> None:
     left = [(target, value)]
     while left:
@@ -441,18 +430,6 @@ def _alias(target: ast.expr, value: ast.expr, scope: Scope) -> None:
             left += [] if starred else zip(target.elts, value.elts, strict=False)
 
 
-def _is_load(node: ast.Name | ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Load)
-
-
-def _me(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> str:
-    """The first parameter of a method; of a static one only the context of a torch.autograd.Function."""
-    first = [*node.args.posonlyargs, *node.args.args][:1]
-    makers = getattr(node, "decorator_list", [])
-    static = any(isinstance(maker, ast.Name) and maker.id == "staticmethod" for maker in makers)
-    return "".join(argument.arg for argument in first if not static or argument.arg == "ctx")
-
-
 def _parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -462,57 +439,5 @@ def _parse(source: str) -> ast.Module:
             raise NotPython from None
 
 
-def read_lines(source: str) -> list[str]:
-    """The lines as Python counts them."""
-    return re.split(r"\r\n|\r|\n", source)
-
-
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes right below one, without operators and contexts, which nothing here asks for."""
-    for name in node._fields:
-        if name not in ("ctx", "op", "ops"):
-            value = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                yield value
-            elif isinstance(value, list):
-                yield from (part for part in value if isinstance(part, ast.AST))
-
-
 def _below(path: str, tail: Tail) -> str:
     return ".".join(".".join([path, *tail]).split(".")[: MOST_PARTS + 1])
-
-
-def _arguments(arguments: ast.arguments) -> list[ast.arg]:
-    star = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *star]
-
-
-def _with_text(hints: Iterable[ast.expr | None]) -> Iterator[ast.AST]:
-    """Annotations, and what they hold as text if it calls something: the library may evaluate it."""
-    for hint in hints:
-        if hint is None:
-            continue
-        yield hint
-        for part in ast.walk(hint):
-            if isinstance(part, ast.Constant) and isinstance(part.value, str) and "(" in part.value:
-                try:
-                    text = ast.parse(part.value.strip(), mode="eval")
-                except (SyntaxError, ValueError):
-                    continue
-                for inner in ast.walk(text):
-                    if hasattr(inner, "lineno"):
-                        inner.lineno = part.lineno
-                yield text.body
-
-
-def _is_main_guard(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(
-            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
-        ):
-            return True
-        case ast.Compare(
-            left=ast.Constant(value="__main__"), ops=[ast.Eq()], comparators=[ast.Name(id="__name__")]
-        ):
-            return True
-    return False
