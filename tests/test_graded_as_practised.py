@@ -46,6 +46,45 @@ def test_the_stub_is_to_do_everywhere(examiner: Examiner) -> None:
     assert {verdict.verdict for verdict in verdicts} == {"to do"}
 
 
+COMPARISON = """
+import torch.nn.functional as F
+x, y = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+assert torch.allclose(cross_entropy(x, y), F.cross_entropy(x, y))
+reference = torch.optim.AdamW([nn.Parameter(torch.ones(2))])
+reference.step()
+print("compared")
+"""
+
+
+def test_a_self_test_against_the_finished_thing_costs_nothing(examiner: Examiner) -> None:
+    """It can't be called where it is graded: those lines are left out, and the message says so."""
+    judgement = examiner.judge(LAB.solution.read_text(encoding="utf-8") + COMPARISON)
+    assert all(verdict.passed for verdict in judgement.verdicts)
+    assert judgement.message.startswith("left out: exercise.py line ")
+    assert "compared" in judgement.output
+
+
+def test_the_seed_of_the_class_is_not_in_a_submissions_process(tmp_path: Path) -> None:
+    look = """
+import gc, sys
+seen = [one for one in gc.get_objects() if isinstance(one, (list, dict, tuple))]
+frame, texts = sys._getframe(), []
+while frame:
+    texts += [repr(value)[:2000] for value in frame.f_locals.values() if isinstance(value, (int, str, dict))]
+    frame = frame.f_back
+print("MARK", any("987654321012" in text for text in texts))
+"""
+    with Examiner(LAB, 987654321012) as examiner:
+        body = LAB.solution.read_text(encoding="utf-8").replace(
+            "    if step >= total_steps:\n        return float(min_lr)",
+            "    exec(LOOK)\n    if step >= total_steps:\n        return float(min_lr)",
+            1,
+        )
+        judgement = examiner.judge(f"{body}\nLOOK = {look!r}\n")
+    assert "MARK False" in judgement.output
+    assert "MARK True" not in judgement.output
+
+
 def test_known_mistakes_are_named_on_a_secret_seed(examiner: Examiner) -> None:
     source = LAB.solution.read_text(encoding="utf-8")
     chosen = LAB.mistakes[::50]

@@ -56,6 +56,15 @@ def double(x):
 def half(x):
     return [0] * (1 << 40)
 """,
+    "fills its folder": """
+def double(x):
+    for number in range(3000):
+        open(f"f{number}", "w").close()
+    return x + x
+
+def half(x):
+    return x / 2
+""",
     "many threads": """
 import threading, time
 
@@ -185,6 +194,11 @@ def test_a_test_that_waits_is_stopped_by_the_clock_on_the_wall(judged: dict[str,
 
 def test_memory_is_limited(judged: dict[str, Judgement]) -> None:
     assert kinds(judged["takes all memory"]) == ["memory"] * 4
+
+
+def test_a_folder_that_is_filled_costs_its_own_tests(judged: dict[str, Judgement]) -> None:
+    assert "pass" not in kinds(judged["fills its folder"])[1:2]
+    assert "crashed" in kinds(judged["fills its folder"])[:2]
 
 
 def test_a_bomb_of_threads_costs_its_own_tests(judged: dict[str, Judgement]) -> None:

@@ -94,7 +94,7 @@ def check_moments(w, std, what):
 
 
 def check_half(w, middle, what):
-    """Half of the samples lie closer to 0 than `middle`: the shape of the distribution, not only its width."""
+    """Half of the samples lie closer to 0 than `middle`: a distribution's shape, not only its width."""
     half = float((w.abs() < middle).to(F64).mean())
     assert_matches(half, lambda: 0.5, atol=0.05, rtol=0.0, what=f"share of {what} in the middle half")
 
