@@ -7,7 +7,6 @@ steps first, so that one function without an end costs its own step. After three
 from __future__ import annotations
 
 import queue
-import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from grader.diagnosis import SketchBook
 from grader.files import holds_more_than
 from grader.limits import Limits
 from grader.oracle import Wanted
+from grader.process import in_words
 from grader.server import Order
 from grader.settings import stream
 from grader.spawning import AnyServer, Submitted
@@ -252,7 +252,7 @@ class Examination:
 
     def _gone(self, process: Submitted, during: str) -> _End:
         """The end of a process that went away by itself."""
-        how = how_it_ended(process.stop())
+        how = in_words(process.stop())
         if during == "start":
             words = process.output().strip().splitlines()
             return _End(
@@ -300,19 +300,3 @@ class Examination:
         except _End:
             pass
         return found
-
-
-def how_it_ended(status: int) -> str:
-    """An exit status in words."""
-    if status >= 0:
-        return f"the process ended itself (exit status {status})"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    why = {
-        "SIGKILL": ", perhaps for want of memory",
-        "SIGSEGV": ", perhaps a recursion without end",
-        "SIGXCPU": ": it had used up its computing time",
-    }
-    return f"the process was ended by {name}{why.get(name, '')}"

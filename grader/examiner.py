@@ -22,7 +22,7 @@ from grader.process import open_channel
 from grader.spawning import AnyServer, ServerDied, start_server
 from grader.verdicts import one_line
 
-OUTPUT_CHARS = 64 * 1024
+OUTPUT_CHARS = 72 * 1024  # of all processes of a submission; one keeps 64 KiB and a note on the rest
 
 
 class Examiner:

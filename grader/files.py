@@ -28,15 +28,15 @@ def write_atomically(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder, named after this process so that `sweep_scratch` knows whose it was."""
-    return tempfile.TemporaryDirectory(prefix=f"{OURS}{os.getpid()}-", ignore_cleanup_errors=True)
+def scratch_folder() -> Path:
+    """A new temporary folder, named after this process so that `sweep_scratch` knows whose it was."""
+    return Path(tempfile.mkdtemp(prefix=f"{OURS}{os.getpid()}-"))
 
 
 @contextlib.contextmanager
-def private_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder that is gone afterwards, whatever was put into it."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+def private_folder() -> Iterator[Path]:
+    """A scratch folder that is gone afterwards, whatever was put into it."""
+    folder = scratch_folder()
     try:
         yield folder
     finally:
@@ -81,7 +81,7 @@ def sweep_scratch() -> None:
         found = re.match(rf"{OURS}(\d+)-", folder.name)
         with contextlib.suppress(OSError):
             if found and not _is_alive(int(found[1])) and folder.lstat().st_uid == os.getuid():
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_tree(folder)
 
 
 def _is_alive(pid: int) -> bool:

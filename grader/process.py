@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from grader.files import scratch_folder
+from grader.files import remove_tree, scratch_folder
 from grader.verdicts import MESSAGE_LINES, printable
 
 OUTPUT_BYTES = 64 * 1024  # of what a process prints, this much is kept
 TAIL_BYTES = 16 * 1024  # of that, from its end
-EVENT_BYTES = 64 * 1024  # a longer line on the channel is not ours
+READ_BYTES = 64 * 1024  # at once, from a pipe
+LINE_BYTES = 16 << 20  # a longer line on the channel is not ours: a judgement has a few hundred kB
 TICK = 0.05  # how often the reader of a full queue looks whether it is still wanted
 
 # Only these reach the child: whatever else is set here may be a secret, or change what a test sees.
@@ -60,13 +61,13 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=self._scratch.name,
-                env=environment(self._scratch.name),
+                cwd=self._scratch,
+                env=environment(str(self._scratch)),
                 start_new_session=True,
                 bufsize=0,
             )
         except BaseException:
-            self._scratch.cleanup()
+            remove_tree(self._scratch)
             raise
         self._reader = threading.Thread(target=self._read_events, daemon=True)
         self._reader.start()
@@ -105,15 +106,7 @@ class Process:
 
     def how_it_ended(self) -> str:
         """Say in words how the process ended."""
-        status = self._exit_status
-        if status is None or status >= 0:
-            return f"the process ended itself (exit status {status})"
-        try:
-            name = signal.Signals(-status).name
-        except ValueError:
-            name = f"signal {-status}"
-        why = {"SIGKILL": ", perhaps for want of memory", "SIGSEGV": ", perhaps a recursion without end"}
-        return f"the process was ended by {name}{why.get(name, '')}"
+        return in_words(self._exit_status)
 
     def last_line(self) -> str:
         """Return the last printed line, where Python says why it gave up."""
@@ -134,7 +127,7 @@ class Process:
             self._popen.stdout.close()
         if self._popen.stdin is not None:
             self._popen.stdin.close()
-        self._scratch.cleanup()
+        remove_tree(self._scratch)
 
     def _kill(self) -> None:
         if os.name == "nt":
@@ -156,13 +149,13 @@ class Process:
         pipe = self._popen.stdout
         assert pipe is not None
         rest = b""
-        while data := pipe.read(EVENT_BYTES):
+        while data := pipe.read(READ_BYTES):
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 event = _parse_event(line)
                 if event is not None:
                     self._put(event)
-            rest = rest[:EVENT_BYTES]
+            rest = rest[:LINE_BYTES]
             if self._stopping:
                 return
 
@@ -172,6 +165,22 @@ class Process:
                 return self._events.put(event, timeout=TICK)
             except queue.Full:
                 continue
+
+
+def in_words(status: int | None) -> str:
+    """An exit status in words: a number of the process's own, or the signal that ended it."""
+    if status is None or status >= 0:
+        return f"the process ended itself (exit status {status})"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    why = {
+        "SIGKILL": ", perhaps for want of memory",
+        "SIGSEGV": ", perhaps a recursion without end",
+        "SIGXCPU": ": it had used up its computing time",
+    }
+    return f"the process was ended by {name}{why.get(name, '')}"
 
 
 class Captured:
@@ -197,7 +206,7 @@ class Captured:
 
     def _read(self, descriptor: int) -> None:
         with open(descriptor, "rb", buffering=0) as pipe:
-            while data := pipe.read(EVENT_BYTES):
+            while data := pipe.read(READ_BYTES):
                 self._total += len(data)
                 free = OUTPUT_BYTES - TAIL_BYTES - len(self._head)
                 self._head += data[:free]

@@ -21,7 +21,6 @@ from grader.server import Order
 from grader.wire import BadFrame, Frame, unpack
 
 SERVER = "grader.server"
-READ_BYTES = 1 << 20
 MOST_FRAMES = 20_000  # of one process; a test has a few dozen
 MOST_BYTES = 128 << 20
 MOST_WAITING = 500  # frames that are read before they are looked at

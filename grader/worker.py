@@ -128,7 +128,7 @@ class Examiner:
                 if self._process is None:
                     self._start()
                 # A folder of its own: the file lies in it, and what the submission writes goes there.
-                with private_folder("submission-") as folder:
+                with private_folder() as folder:
                     exercise = folder / "exercise.py"
                     exercise.write_text(source, encoding="utf-8", newline="\n")
                     assert self._process is not None

@@ -9,7 +9,22 @@ from pathlib import Path
 import pytest
 
 from grader import plugin
-from tests.tiny_course import Finished, Run
+from grader.course import Course
+from tests.tiny_course import Finished, Run, make_course
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Course:
+    """The tiny course, in a folder of this test's own."""
+    return make_course(tmp_path / "course")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    """An empty folder for what a class hands in."""
+    folder = tmp_path / "class"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture

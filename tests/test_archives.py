@@ -21,19 +21,6 @@ from grader.course import Course
 from grader.handins import FileRefused, single_file
 from grader.intake import Submission
 from tests.hand_ins import LAB, OTHER, RIGHT, only, put, tarred, tarred_thing, zipped
-from tests.tiny_course import make_course
-
-
-@pytest.fixture
-def course(tmp_path: Path) -> Course:
-    return make_course(tmp_path / "course")
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Path:
-    folder = tmp_path / "class"
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.parametrize(

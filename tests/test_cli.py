@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
 
-from grader import cli
-from tests.tiny_course import SOLUTION, Finished, Run, make_course
+from tests.tiny_course import SOLUTION, Run, command_line, make_course
 
 
 @pytest.fixture
@@ -16,16 +14,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     """`run("hint", "1", "2")` is `grader hint 1 2` in the folder of a tiny course."""
     make_course(tmp_path)
 
-    def call(*arguments: str) -> Finished:
-        capsys.readouterr()
-        monkeypatch.setattr("sys.argv", ["grader", *arguments])
-        with contextlib.chdir(tmp_path), pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        status = end.value.code
-        return Finished(status if isinstance(status, int) else 0, out, err)
-
-    return call
+    return command_line(tmp_path, capsys, monkeypatch)
 
 
 def test_hints_come_one_level_at_a_time(run: Run) -> None:

@@ -34,7 +34,7 @@ def test_a_folder_too_deep_to_be_looked_at_counts_as_too_much(tmp_path: Path) ->
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
 def test_a_folder_without_its_own_rights_is_removed(tmp_path: Path) -> None:
-    with private_folder("test-") as folder:
+    with private_folder() as folder:
         (folder / "closed").mkdir()
         (folder / "closed" / "x").write_text("x")
         (folder / "closed").chmod(0o300)

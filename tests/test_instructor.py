@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import sqlite3
@@ -20,7 +19,7 @@ from grader.engine import Begin, WorkItem
 from grader.intake import Intake, find_submissions
 from grader.verdicts import Finding, Verdict
 from grader.worker import Judgement
-from tests.tiny_course import PLAN, SOLUTION, Finished, Run, make_course
+from tests.tiny_course import PLAN, SOLUTION, Run, command_line, make_course
 
 WRONG_HALF = SOLUTION.replace("x / 2", "x / 3")
 ODD = f"import os\n{SOLUTION}"
@@ -69,16 +68,7 @@ def run(
     make_course(tmp_path)
     hand_in(tmp_path, anna=SOLUTION, anton=WRONG_HALF, ben=ODD)
 
-    def call(*arguments: str) -> Finished:
-        capsys.readouterr()
-        monkeypatch.setattr("sys.argv", ["grader", *arguments])
-        with contextlib.chdir(tmp_path), pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        status = end.value.code
-        return Finished(status if isinstance(status, int) else 0, out, err)
-
-    return call
+    return command_line(tmp_path, capsys, monkeypatch)
 
 
 def hand_in(root: Path, **sources: str) -> None:

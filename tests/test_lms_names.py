@@ -11,19 +11,6 @@ import pytest
 from grader.course import Course
 from grader.intake import IntakeError, Submission, find_submissions
 from tests.hand_ins import LAB, OTHER, RIGHT, put, zipped
-from tests.tiny_course import make_course
-
-
-@pytest.fixture
-def course(tmp_path: Path) -> Course:
-    return make_course(tmp_path / "course")
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Path:
-    folder = tmp_path / "class"
-    folder.mkdir()
-    return folder
 
 
 def found(group: Path, course: Course) -> dict[str, Submission]:

@@ -10,19 +10,6 @@ from grader.course import Course, CourseError
 from grader.intake import find_submissions
 from grader.roster import read_roster
 from tests.hand_ins import LAB, OTHER, RIGHT, put
-from tests.tiny_course import make_course
-
-
-@pytest.fixture
-def course(tmp_path: Path) -> Course:
-    return make_course(tmp_path / "course")
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Path:
-    folder = tmp_path / "class"
-    folder.mkdir()
-    return folder
 
 
 def students(group: Path, course: Course, roster: str) -> dict[str, str | None]:

@@ -9,19 +9,6 @@ import pytest
 from grader.course import Course, CourseError
 from grader.intake import find_submissions, intake_report
 from tests.hand_ins import LAB, OTHER, RIGHT, only, put, with_second_lab, zipped
-from tests.tiny_course import make_course
-
-
-@pytest.fixture
-def course(tmp_path: Path) -> Course:
-    return make_course(tmp_path / "course")
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Path:
-    folder = tmp_path / "class"
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.parametrize("wanted", ["src/second.py", f"{LAB}/src/second.py"])

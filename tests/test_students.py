@@ -11,19 +11,6 @@ import pytest
 from grader.course import Course
 from grader.intake import Intake, IntakeError, Submission, find_submissions
 from tests.hand_ins import LAB, OTHER, RIGHT, only, put, with_second_lab, zipped
-from tests.tiny_course import make_course
-
-
-@pytest.fixture
-def course(tmp_path: Path) -> Course:
-    return make_course(tmp_path / "course")
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Path:
-    folder = tmp_path / "class"
-    folder.mkdir()
-    return folder
 
 
 def test_a_class_in_the_standard_form_needs_no_lab(group: Path, course: Course) -> None:

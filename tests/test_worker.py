@@ -250,6 +250,18 @@ def test_a_flood_of_output_blocks_nothing_and_is_cut(judged: dict[str, Judgement
     assert OUTPUT_BYTES // 2 < len(judged["flood"].output) <= OUTPUT_BYTES + 100
 
 
+PRINTED = {"bars": "█" * 60_000, "controls": '\x00\x1b"\\' * 60_000, "pairs": "\N{GRINNING FACE}é" * 30_000}
+
+
+@pytest.mark.parametrize("text", PRINTED.values(), ids=PRINTED)
+def test_whatever_is_printed_reaches_the_record(examiner: Examiner, text: str) -> None:
+    """Escaped for the channel, it is many times longer than the pipe."""
+    judgement = examiner.judge(f"print({text!a}, flush=True)\n" + SOLUTION)
+    assert kinds(judgement) == ["pass"] * 4
+    assert judgement.output.startswith(text[:10_000])
+    assert judgement.output.endswith(f"{text[-100:]}\n")
+
+
 def test_the_exercise_sees_its_own_folder_no_secrets_no_input_and_starts_nothing(
     judged: dict[str, Judgement],
 ) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from grader import cli
 from grader.course import Course, load_course
 
 
@@ -100,6 +104,21 @@ def make_course(root: Path) -> Course:
     (lab / "exercise.py").write_text(STUB)
     (root / "solutions" / "01_tiny" / "solution.py").write_text(SOLUTION)
     return load_course(root)
+
+
+def command_line(folder: Path, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> Run:
+    """`command_line(…)("hint", "1", "2")` is `grader hint 1 2` in a folder, in this process."""
+
+    def call(*arguments: str) -> Finished:
+        capsys.readouterr()
+        patch.setattr("sys.argv", ["grader", *arguments])
+        with contextlib.chdir(folder), pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        status = end.value.code
+        return Finished(status if isinstance(status, int) else 0, out, err)
+
+    return call
 
 
 def is_running(pid: int) -> bool:
