@@ -16,7 +16,7 @@ from pathlib import Path
 from grader.course import Lab
 from grader.deciding import Decision, decide, named
 from grader.diagnosis import SketchBook
-from grader.files import holds_more_than
+from grader.files import holds_more_than, remove_tree
 from grader.limits import Limits
 from grader.oracle import Wanted
 from grader.process import in_words
@@ -69,6 +69,7 @@ class Examination:
     def run(self, only: Sequence[int] | None = None) -> None:
         """Run processes until every test (or each of `only`) is decided; ServerDied if that can't go on."""
         self._wanted_places = range(len(self.knowledge.wanted)) if only is None else only
+        self._source = self.exercise.read_bytes()
         self._deadline = time.monotonic() + self.limits.total_seconds
         ends, ended_steps, again = 0, set[int](), set[int]()
         while self._pending() and ends < MOST_ENDS:
@@ -139,6 +140,7 @@ class Examination:
     def _run_process(self, order: Sequence[int]) -> None:
         """Run tests in one process; raises _End if it doesn't come through all of them."""
         limits = self.limits
+        self._clear_folder()
         cpu = int(limits.total_seconds) + 1
         with self.server.spawn(Order(str(self.exercise), limits.memory_bytes, cpu, self.confined)) as process:
             try:
@@ -147,9 +149,14 @@ class Examination:
                 process.stop()
                 self.outputs.append(process.output())
 
+    def _clear_folder(self) -> None:
+        """Leave nothing of an earlier process: neither what it wrote, nor what it made of the file itself."""
+        remove_tree(self.exercise.parent)
+        self.exercise.parent.mkdir(mode=0o700)
+        self.exercise.write_bytes(self._source)
+
     def _follow(self, process: Submitted, order: Sequence[int]) -> None:
-        ready = self._receive(process, READY, "start", self.limits.start_seconds)
-        assert ready is not None
+        self._receive(process, READY, "start", self.limits.start_seconds)
         imported = self._receive(process, IMPORTED, "import", self.limits.import_seconds)
         if imported.error:
             self.message = one_line(imported.text)
@@ -159,9 +166,11 @@ class Examination:
         for place in order:
             wanted = self.knowledge.wanted[place]
             values, ended, seconds = self._run_test(process, wanted)
+            self._check_folder(
+                "test"
+            )  # before it is decided: the test that filled it is the one that is lost
             self.on_values(place, values)
             self.decisions[place] = self._decide(wanted, values, ended, seconds)
-            self._check_folder("test")
         self._name_mistakes(process, [place for place in order if self._may_be_named(place)])
 
     def _told(self, places: Sequence[int], seed: int) -> list[tuple[int, int]]:
@@ -225,16 +234,13 @@ class Examination:
         cpu_limit: float | None,
     ) -> None:
         """Raise the end of a process whose time is over, or whose folder is full."""
-        now, what = (
-            time.monotonic(),
-            {"start": "getting ready", "import": "importing the file"}.get(during, ""),
-        )
-        if now > deadline:
+        if time.monotonic() > deadline:
             if during == "start":
                 raise _End(GRADER_ERROR, f"the process was not ready within {seconds:g} s", during)
             guard = 'put what trains or plots below `if __name__ == "__main__":`'
-            text = f"{what} took over {seconds:g} s, and no test was run; {guard}" if what else ""
-            raise _End(TIME_OUT, text or f"stopped after {seconds:g} s without a result", during)
+            slow = f"importing the file took over {seconds:g} s, and no test was run; {guard}"
+            text = slow if during == "import" else f"stopped after {seconds:g} s without a result"
+            raise _End(TIME_OUT, text, during)
         self._check_folder(during)
         if self._time_left() < 0:
             raise _End(

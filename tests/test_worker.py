@@ -197,8 +197,24 @@ def test_memory_is_limited(judged: dict[str, Judgement]) -> None:
 
 
 def test_a_folder_that_is_filled_costs_its_own_tests(judged: dict[str, Judgement]) -> None:
-    assert "pass" not in kinds(judged["fills its folder"])[1:2]
-    assert "crashed" in kinds(judged["fills its folder"])[:2]
+    assert kinds(judged["fills its folder"]) == ["crashed", "crashed", "pass", "pass"]
+
+
+def test_a_fresh_process_runs_the_file_that_was_handed_in(examiner: Examiner) -> None:
+    """Whatever an earlier process of the same submission made of it: what was looked at is what is run."""
+    other = SOLUTION.replace("x / 2", "x / 2 + 0 * print('ANOTHER FILE')")
+    rewrite = f"open(__file__, 'w').write({other!r}); __import__('os')._exit(0)"
+    source = SOLUTION.replace("return x + x", f"exec({rewrite!r})") + "\nprint('this file')\n"
+    judgement = examiner.judge(source)
+    assert kinds(judgement) == ["crashed", "crashed", "pass", "pass"]
+    assert "ANOTHER" not in judgement.output
+    assert judgement.output.count("this file") > 3
+
+
+def test_a_folder_that_the_last_test_fills_costs_that_test_alone(examiner: Examiner) -> None:
+    fill = "[open(f'f{n}', 'w').close() for n in range(3000)]"
+    judgement = examiner.judge(SOLUTION.replace("return x / 2", f"x == 3.0 and {fill}\n    return x / 2"))
+    assert kinds(judgement) == ["pass", "pass", "pass", "crashed"]
 
 
 def test_a_bomb_of_threads_costs_its_own_tests(judged: dict[str, Judgement]) -> None:
