@@ -4,10 +4,8 @@
 or from slow transcriptions of the page's formulas; they are functions, called after the code under test.
 """
 
-import copy
 import math
 import weakref
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -15,7 +13,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from grader.checks import assert_holds, assert_matches, assert_raises, assert_same_trajectory, assert_within
+from grader.checks import assert_holds, assert_matches, assert_raises, assert_within
+from grader.optimizer_contract import (
+    RULES,
+    Subject,
+    parameters,
+    record,
+    run,
+    signed_permutation,
+    strided,
+)
 
 F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
 CLOSE = {"atol": 1e-12, "rtol": 1e-10}
@@ -44,24 +51,8 @@ def rough(actual, expected, what):
     assert_matches(actual, expected, **tolerance, what=what)
 
 
-def follows(path, expected, what, tolerance=NEAR):
-    """A run of an optimizer equals its oracle's, step by step."""
-    assert_same_trajectory(path, expected, **tolerance, what=what)
-
-
 def randn(rng, *shape):
     return torch.randn(shape, generator=rng, dtype=F64)
-
-
-def strided(x):
-    """The same values in another memory order: `view(-1)` fails on it, `reshape(-1)` makes a copy."""
-    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.ndim > 1 else torch.stack([x, x], -1)[..., 0]
-
-
-def signed_permutation(rng):
-    """A 4×4 matrix with one 1 or −1 a row and a column: arithmetic on powers of two is exact in 16 bits."""
-    signs = torch.where(randn(rng, 4, 1) > 0, 1.0, -1.0).to(F64)
-    return signs * torch.eye(4, dtype=F64)[torch.randperm(4, generator=rng)]
 
 
 def between(rng, low, high):
@@ -558,176 +549,9 @@ def test_cross_entropy_contract(lab, rng):
             )
 
 
-# ------------------------------------------------------------------- optimizers: what both must keep
-
-
-def parameters(starts):
-    return [nn.Parameter(start.clone()) for start in starts]
-
-
-def run(optimizer, params, gradients, options=()):
-    """Take one step per list of gradients (None: no gradient); record update and weight of each parameter.
-
-    options: for each step the options that a schedule would write into each group.
-    """
-    path = []
-    for number, row in enumerate(gradients):
-        for group, changes in zip(optimizer.param_groups, options[number] if options else (), strict=False):
-            group.update(changes)
-        before = [p.detach().clone() for p in params]
-        for p, gradient in zip(params, row, strict=True):
-            p.grad = None if gradient is None else gradient.clone()
-        optimizer.step()
-        path.append(record(before, [p.detach().clone() for p in params]))
-    return path
-
-
-def record(before, after):
-    entry = {}
-    for i, (old, new) in enumerate(zip(before, after, strict=True)):
-        entry[f"update of parameter {i}"] = new - old
-        entry[f"weight of parameter {i}"] = new
-    return entry
-
-
-def check_resuming(build, starts, gradients, oracle, what):
-    """Saved, loaded into an optimizer built with another lr, continued: as if nothing had happened."""
-    half = len(gradients) // 2
-    params = parameters(starts)
-    optimizer = build(params)
-    run(optimizer, params, gradients[:half])
-    saved, weights = copy.deepcopy(optimizer.state_dict()), [p.detach().clone() for p in params]
-    straight = run(optimizer, params, gradients[half:])
-    for used in (False, True):
-        params = parameters(weights)
-        optimizer = build(params, lr=7.0)
-        if used:
-            run(optimizer, params, gradients[:1])
-            for p, weight in zip(params, weights, strict=True):
-                p.data.copy_(weight)
-        optimizer.load_state_dict(copy.deepcopy(saved))
-        resumed = run(optimizer, params, gradients[half:])
-        where = f"in an optimizer that has {'already' if used else 'never'} run"
-        follows(resumed, lambda: oracle()[half:], f"{what} continued from a state_dict {where}")
-        continued = all(
-            torch.allclose(a[key], b[key], rtol=1e-14, atol=1e-14)
-            for a, b in zip(straight, resumed, strict=True)
-            for key in a
-        )
-        assert_holds(continued, what=f"{what} continues from a state_dict to 1e-14 {where}")
-
-
-def check_closure(build, rng, oracle, what):
-    """Called once, gradients on whatever the caller has, before the update; what it returns comes back."""
-    start, slope = randn(rng, 3, 2), randn(rng, 3, 2)
-    answers = (lambda p: (p * slope).sum(), lambda p: 3.5, lambda p: None, lambda p: "a report")
-    for mode, answer in zip((True, False, True, False), answers, strict=True):
-        p = nn.Parameter(start.clone())
-        optimizer = build([p])
-        calls: list[tuple[bool, object]] = []
-
-        def closure(p=p, calls=calls, answer=answer):
-            p.grad = slope.clone()
-            calls.append((torch.is_grad_enabled(), answer(p)))
-            return calls[-1][1]
-
-        with torch.set_grad_enabled(mode):
-            returned = optimizer.step(closure=closure)
-            mode_kept = torch.is_grad_enabled() is mode
-        same(len(calls), lambda: 1, f"how often {what}.step calls its closure")
-        assert_holds(calls[0][0], what=f"{what} calls its closure with gradients switched on")
-        itself = returned is calls[0][1]
-        assert_holds(itself, what=f"{what}.step returns the very object that its closure returns")
-        assert_holds(mode_kept, what=f"{what}.step leaves autograd switched on or off as it was")
-        weight = p.detach()
-        near(weight, lambda: oracle(start, slope), f"the weight after {what}.step(closure)")
-    same(optimizer.step(), lambda: None, f"what {what}.step() returns")
-    p.grad = None
-    same(optimizer.step(lambda: 2.5), lambda: 2.5, f"what {what}.step(closure) returns without any gradient")
-
-
-def check_gradients_and_graphs(build, rng, what):
-    """A step writes into p and its state, nowhere else, and keeps no graph, even if p.grad carries one."""
-    start, gradient = randn(rng, 3, 2), randn(rng, 3, 2)
-    p = nn.Parameter(start.clone())
-    optimizer = build([p])
-    p.grad = passed = gradient.clone()
-    for number in (1, 2):
-        optimizer.step()
-        assert_holds(p.grad is passed, what=f"p.grad is the same tensor after {what}'s step {number}")
-        same(p.grad, lambda: gradient, f"p.grad after {what}'s step {number}")
-    p.grad = torch.autograd.grad((p**3).sum(), p, create_graph=True)[0]
-    optimizer.step()
-    assert_holds(p.grad.requires_grad, what=f"{what} leaves the graph of p.grad alone")
-    tensors = [value for value in optimizer.state[p].values() if isinstance(value, torch.Tensor)]
-    assert_holds(len(optimizer.state[p]) > 0, what=f"{what} keeps its state in self.state[p]")
-    assert_holds(not any(t.requires_grad for t in tensors), what=f"the state of {what} carries no graph")
-    assert_holds(p.is_leaf and p.requires_grad, what=f"a parameter stays a leaf that can learn under {what}")
-
-
-def check_dtypes(build, rng, oracle, what):
-    """A step whose arithmetic is exact also in 16 bits: the weight keeps its dtype, and it moves."""
-    start, gradient = torch.randint(-8, 9, (4, 4), generator=rng).to(F64), 4 * signed_permutation(rng)
-    for dtype in (F32, BF16):
-        p = nn.Parameter(start.to(dtype))
-        optimizer = build([p])
-        p.grad = gradient.to(dtype)
-        optimizer.step()
-        weight = p.detach()
-        assert_matches(
-            weight,
-            lambda dtype=dtype: oracle(start, gradient).to(dtype),
-            atol=0.01,
-            rtol=0.0,
-            what=f"a {dtype} weight under {what}",
-        )
-
-
-def check_memory(build, rng, oracle, what):
-    """The weight's own memory changes, in whatever order weight and gradient lie there."""
-    start, gradient = randn(rng, 3, 2), randn(rng, 3, 2)
-    layouts = {"weight": (strided(start), gradient.clone()), "gradient": (start.clone(), strided(gradient))}
-    for transposed, (weight, slope) in layouts.items():
-        p = nn.Parameter(weight)
-        memory = p.detach()
-        p.grad = slope
-        build([p]).step()
-        named = f"a weight's memory under {what}, {transposed} transposed"
-        near(memory, lambda: oracle(start, gradient), named)
-
-
-def check_late_group(build, rng, oracle, what):
-    """A group that is added between two steps, here a single tensor, begins at its own first step."""
-    start, gradient = randn(rng, 3, 2), randn(rng, 3, 2)
-    first, late = parameters([randn(rng, 3, 2), start])
-    optimizer = build([first])
-    first.grad = gradient.clone()
-    optimizer.step()
-    optimizer.add_param_group({"params": late})
-    late.grad = gradient.clone()
-    optimizer.step()
-    weight = late.detach()
-    near(weight, lambda: oracle(start, gradient), f"a weight added after the first step of {what}")
-
-
-def check_nan(build, rng, what):
-    """A NaN in a gradient isn't hidden: it reaches the weight."""
-    p = nn.Parameter(randn(rng, 3, 2))
-    p.grad = randn(rng, 3, 2)
-    p.grad[1, 1] = math.nan
-    build([p]).step()
-    assert_holds(bool(p[1, 1].isnan()), what=f"a NaN in a gradient reaches the weight under {what}")
-
-
 # ------------------------------------------------------------------------------------ step 4: AdamW
 
 SHAPES = [(3, 2), (4,), ()]
-EXACT_ADAMW = {"lr": 8.0, "betas": (0.5, 0.75), "eps": 1e-8, "weight_decay": 1 / 16}
-PAST_ZERO = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1}
-
-
-def adam_starts(rng):
-    return [randn(rng, *shape) for shape in SHAPES]
 
 
 def adam_gradients(rng, steps, shapes=SHAPES):
@@ -736,40 +560,65 @@ def adam_gradients(rng, steps, shapes=SHAPES):
     return [[size * randn(rng, *size.shape) for size in sizes] for _ in range(steps)]
 
 
-def torch_adamw(starts, gradients, options=(), split=None, **defaults):
-    """The same run under torch.optim.AdamW."""
+def torch_adamw(starts, gradients, options):
+    """The same run under torch.optim.AdamW, with a group for each parameter."""
     params = parameters(starts)
-    return run(torch.optim.AdamW(groups(params, split), **defaults), params, gradients, options)
+    optimizer = torch.optim.AdamW([{"params": [p]} for p in params])
+    return run(optimizer, params, gradients, options)
 
 
-def groups(params, split):
-    """One group, or two: the first `split` parameters and the rest."""
-    return params if split is None else [{"params": params[:split]}, {"params": params[split:]}]
+def adamw_schedule(t, group):
+    """A learning rate of 0 in between: such a step counts."""
+    if group == 1:
+        return {
+            "lr": 0.03 * (t + 1),
+            "betas": (0.3 + 0.1 * t, 0.9),
+            "eps": 1e-7,
+            "weight_decay": 0.5 - 0.1 * t,
+        }
+    return {
+        "lr": 0.02 * (t - 2) ** 2,
+        "betas": (0.9 - 0.1 * t, 0.99 - 0.05 * t),
+        "eps": 1e-4 / (t + 1),
+        "weight_decay": 0.1 * t,
+    }
 
 
-def one_adamw_step(start, gradient, **options):
-    return torch_adamw([start], [[gradient]], **(options or PAST_ZERO))[-1]["weight of parameter 0"]
+ADAMW = Subject(
+    name="AdamW",
+    build=lambda lab, params, options: lab.AdamW(params, **options),
+    path=torch_adamw,
+    options={"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1},
+    schedule=adamw_schedule,
+    exact={"lr": 8.0, "betas": (0.5, 0.75), "eps": 1e-8, "weight_decay": 1 / 16},
+    shapes=SHAPES,
+    gradients=adam_gradients,
+)
+
+
+def starts_of(subject, rng):
+    return [randn(rng, *shape) for shape in subject.shapes]
 
 
 def test_adamw_matches_torch_exactly(lab, rng):
     """8 steps of three parameters, with gradients from 1e-8 to 10, equal torch.optim.AdamW to 1e-10."""
-    starts, gradients = adam_starts(rng), adam_gradients(rng, 8)
+    starts, gradients = starts_of(ADAMW, rng), adam_gradients(rng, 8)
     params = parameters(starts)
     path = run(lab.AdamW(params, 0.05, (0.9, 0.95), 1e-6, 0.1), params, gradients)
     options = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.1}
-    follows(path, lambda: torch_adamw(starts, gradients, **options), "AdamW", CLOSE)
+    ADAMW.follows(path, lambda: torch_adamw(starts, gradients, lambda t, i: options), "AdamW")
 
 
 def test_weight_decay_is_decoupled(lab, rng):
     """Zero gradients: every weight shrinks by 1 − lr·wd a step. Decay comes first, on the old weight."""
-    starts = adam_starts(rng)
+    starts = starts_of(ADAMW, rng)
     params = parameters(starts)
     path = run(
         lab.AdamW(params, lr=0.1, weight_decay=0.2), params, [[torch.zeros_like(s) for s in starts]] * 4
     )
     shrunk = [[s * 0.98**t for s in starts] for t in range(5)]
-    follows(
-        path, lambda: [record(old, new) for old, new in pairwise(shrunk)], "AdamW on zero gradients", CLOSE
+    ADAMW.follows(
+        path, lambda: [record(old, new) for old, new in pairwise(shrunk)], "AdamW on zero gradients"
     )
     p = nn.Parameter(starts[0].clone())
     gradient = randn(rng, 3, 2)
@@ -796,89 +645,21 @@ def test_first_adam_step_has_magnitude_lr(lab, rng):
         )
 
 
-def test_adamw_reads_options_at_every_step(lab, rng):
-    """Two groups, and a schedule that rewrites lr, betas, eps and weight_decay of both between the steps."""
-    starts, gradients = adam_starts(rng), adam_gradients(rng, 6)
-    options = [
-        [
-            {
-                "lr": 0.02 * (t - 2) ** 2,  # 0 in between: such a step counts
-                "betas": (0.9 - 0.1 * t, 0.99 - 0.05 * t),
-                "eps": 1e-4 / (t + 1),
-                "weight_decay": 0.1 * t,
-            },
-            {"lr": 0.03 * (t + 1), "betas": (0.3 + 0.1 * t, 0.9), "eps": 1e-7, "weight_decay": 0.5 - 0.1 * t},
-        ]
-        for t in range(6)
-    ]
-    params = parameters(starts)
-    path = run(lab.AdamW(groups(params, 1), lr=0.2), params, gradients, options)
-    follows(path, lambda: torch_adamw(starts, gradients, options, split=1), "AdamW under a schedule", CLOSE)
-
-
-def test_adamw_counts_each_parameters_own_steps(lab, rng):
-    """A parameter without gradient is neither moved, decayed nor counted; a gradient of zeros is one."""
-    start = randn(rng, 3, 2)
-    starts = [start, start, start, start]
-    gradients = [[row[0]] * 4 for row in adam_gradients(rng, 8, SHAPES[:1])]
-    for t, row in enumerate(gradients):
-        row[1] = row[1] if t >= 3 else None  # starts late
-        row[2] = row[2] if t % 3 == 0 else None  # comes and goes
-        row[3] = row[3] if t % 2 else torch.zeros_like(start)
-    params = parameters(starts)
-    path = run(lab.AdamW(groups(params, 2), **PAST_ZERO), params, gradients)
-    follows(path, lambda: torch_adamw(starts, gradients, **PAST_ZERO), "AdamW with missing gradients", CLOSE)
-
-
 def test_adamw_defaults(lab, rng):
     """lr 1e-3, betas (0.9, 0.999), eps 1e-8, weight_decay 1e-2; for weights of any number of dimensions."""
     shapes = [*SHAPES, (2, 3, 2), (2, 2, 3, 2)]
     starts, gradients = [randn(rng, *shape) for shape in shapes], adam_gradients(rng, 4, shapes)
     params = parameters(starts)
     path = run(lab.AdamW(params), params, gradients)
-    follows(path, lambda: torch_adamw(starts, gradients), "AdamW with its defaults", CLOSE)
+    defaults = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2}
+    what = "AdamW with its defaults"
+    ADAMW.follows(path, lambda: torch_adamw(starts, gradients, lambda t, i: defaults), what)
 
 
-def test_adamw_resumes_from_its_state_dict(lab, rng):
-    """`state_dict` holds all there is to know: moments, step counts and options."""
-    starts, gradients = adam_starts(rng), adam_gradients(rng, 4)
-    gradients[0][1] = None
-
-    def build(params, **changes):
-        return lab.AdamW(groups(params, 1), **{**PAST_ZERO, **changes})
-
-    check_resuming(build, starts, gradients, lambda: torch_adamw(starts, gradients, **PAST_ZERO), "AdamW")
-
-
-def test_adamw_runs_its_closure(lab, rng):
-    """The closure runs once, with gradients on, before the update; `step` returns its value."""
-    check_closure(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
-
-
-def test_adamw_leaves_gradients_and_graphs_alone(lab, rng):
-    """`p.grad` is the caller's; no graph is kept."""
-    check_gradients_and_graphs(lambda params: lab.AdamW(params, **PAST_ZERO), rng, "AdamW")
-
-
-def test_adamw_keeps_the_dtype(lab, rng):
-    """A bfloat16 parameter stays one, and moves."""
-    oracle = partial(one_adamw_step, **EXACT_ADAMW)
-    check_dtypes(lambda params: lab.AdamW(params, **EXACT_ADAMW), rng, oracle, "AdamW")
-
-
-def test_adamw_writes_into_the_weight_itself(lab, rng):
-    """The parameter's memory is what changes, in any layout."""
-    check_memory(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
-
-
-def test_adamw_takes_a_late_group(lab, rng):
-    """A group may come by `add_param_group` after the first step."""
-    check_late_group(lambda params: lab.AdamW(params, **PAST_ZERO), rng, one_adamw_step, "AdamW")
-
-
-def test_adamw_shows_nan(lab, rng):
-    """A NaN in a gradient is not swept away."""
-    check_nan(lab.AdamW, rng, "AdamW")
+@pytest.mark.parametrize("rule", ADAMW.rules)
+def test_adamw_keeps_the_contract(lab, rng, rule):
+    """What every optimizer of the labs must keep, a rule a test: `grader/optimizer_contract.py` says each."""
+    RULES[rule](ADAMW, lab, rng)
 
 
 # ------------------------------------------------------------------- step 5: Newton–Schulz and Muon
@@ -886,8 +667,6 @@ def test_adamw_shows_nan(lab, rng):
 QUINTIC = (3.4445, -4.7750, 2.0315)
 CUBIC = (1.5, -0.5, 0.0)
 MATRICES = [(6, 2), (2, 5), (3, 3)]
-EXACT_MUON = {"lr": 8.0, "momentum": 0.5, "nesterov": True, "ns_steps": 0, "weight_decay": 1 / 16}
-MUON = {"lr": 0.1, "momentum": 0.9, "nesterov": True, "ns_steps": 3, "weight_decay": 0.2}
 
 
 def polynomial(G, steps=5, coefficients=QUINTIC, eps=1e-7):
@@ -927,17 +706,42 @@ def muon_path(starts, gradients, options):
     return path
 
 
-def muon_starts(rng):
-    return [randn(rng, *shape) for shape in MATRICES]
-
-
-def muon_gradients(rng, steps, size=1e4):
+def muon_gradients(rng, steps, shapes=MATRICES, size=1e4):
     """By default so large that ε plays no part."""
-    return [[size * randn(rng, *shape) for shape in MATRICES] for _ in range(steps)]
+    return [[size * randn(rng, *shape) for shape in shapes] for _ in range(steps)]
 
 
-def one_muon_step(start, gradient, **options):
-    return muon_path([start], [[gradient]], lambda t, i: options or MUON)[-1]["weight of parameter 0"]
+def muon_schedule(t, group):
+    """A learning rate of 0 in between: momentum gathers all the same."""
+    if group == 1:
+        return {
+            "lr": 0.1 * (t + 1),
+            "momentum": 0.5,
+            "nesterov": t % 2 == 1,
+            "ns_steps": 6 - t,
+            "weight_decay": 0.5,
+        }
+    return {
+        "lr": 0.05 * (t - 2) ** 2,
+        "momentum": 0.9 - 0.1 * t,
+        "nesterov": t % 2 == 0,
+        "ns_steps": 1 + t,
+        "weight_decay": 0.1 * t,
+    }
+
+
+MUON = Subject(
+    name="Muon",
+    build=lambda lab, params, options: lab.Muon(params, **options),
+    path=muon_path,
+    options={"lr": 0.1, "momentum": 0.9, "nesterov": True, "ns_steps": 3, "weight_decay": 0.2},
+    schedule=muon_schedule,
+    exact={"lr": 8.0, "momentum": 0.5, "nesterov": True, "ns_steps": 0, "weight_decay": 1 / 16},
+    shapes=MATRICES,
+    gradients=muon_gradients,
+    atol=NEAR["atol"],
+    rtol=NEAR["rtol"],
+)
 
 
 @pytest.mark.parametrize("shape", [(8, 4), (3, 7), (6, 6)], ids=["tall", "wide", "square"])
@@ -1014,11 +818,11 @@ def test_newton_schulz_keeps_dtype_and_input(lab, rng):
 @pytest.mark.parametrize("nesterov", [True, False], ids=["nesterov", "plain"])
 def test_muon_matches_its_formula(lab, rng, nesterov):
     """Six steps of a tall, a wide and a square matrix, with decay, follow the formula term by term."""
-    starts, gradients = muon_starts(rng), muon_gradients(rng, 6)
-    options = {**MUON, "nesterov": nesterov}
+    starts, gradients = starts_of(MUON, rng), muon_gradients(rng, 6)
+    options = {**MUON.options, "nesterov": nesterov}
     params = parameters(starts)
     path = run(lab.Muon(params, 0.1, 0.9, nesterov, 3, 0.2), params, gradients)
-    follows(path, lambda: muon_path(starts, gradients, lambda t, i: options), "Muon")
+    MUON.follows(path, lambda: muon_path(starts, gradients, lambda t, i: options), "Muon")
 
 
 def test_muon_reduces_loss(lab, rng):
@@ -1052,58 +856,14 @@ def test_muon_reduces_loss(lab, rng):
     assert_within(left, 0.0, 0.2, what="share of the loss left after 20 steps of Muon")
 
 
-def test_muon_reads_options_at_every_step(lab, rng):
-    """Two groups, one added later, and a schedule that rewrites all five options of both between steps."""
-    starts, gradients = muon_starts(rng), muon_gradients(rng, 5)
-    options = [
-        [
-            {
-                "lr": 0.05 * (t - 2) ** 2,  # 0 in between: momentum gathers all the same
-                "momentum": 0.9 - 0.1 * t,
-                "nesterov": t % 2 == 0,
-                "ns_steps": 1 + t,
-                "weight_decay": 0.1 * t,
-            },
-            {
-                "lr": 0.1 * (t + 1),
-                "momentum": 0.5,
-                "nesterov": t % 2 == 1,
-                "ns_steps": 6 - t,
-                "weight_decay": 0.5,
-            },
-        ]
-        for t in range(5)
-    ]
-    params = parameters(starts)
-    optimizer = lab.Muon(params[:1], lr=9.0)
-    optimizer.add_param_group({"params": iter(params[1:])})
-    path = run(optimizer, params, gradients, options)
-    follows(
-        path,
-        lambda: muon_path(starts, gradients, lambda t, i: options[t][min(i, 1)]),
-        "Muon under a schedule",
-    )
-
-
-def test_muon_skips_missing_gradients(lab, rng):
-    """A parameter without gradient is neither moved nor decayed, and its momentum waits."""
-    starts, gradients = muon_starts(rng), muon_gradients(rng, 6)
-    for t, row in enumerate(gradients):
-        row[0] = row[0] if t >= 2 else None
-        row[1] = row[1] if t % 2 == 0 else None
-        row[2] = row[2] if t % 3 else torch.zeros_like(row[2])
-    params = parameters(starts)
-    path = run(lab.Muon(params, **MUON), params, gradients)
-    follows(path, lambda: muon_path(starts, gradients, lambda t, i: MUON), "Muon with missing gradients")
-
-
 def test_muon_defaults(lab, rng):
     """lr 0.02, momentum 0.95, Nesterov, 5 steps, no decay; and newton_schulz's ε: tiny gradients show it."""
-    starts, gradients = muon_starts(rng), muon_gradients(rng, 4, 1e-6)
+    starts, gradients = starts_of(MUON, rng), muon_gradients(rng, 4, size=1e-6)
     defaults = {"lr": 0.02, "momentum": 0.95, "nesterov": True, "ns_steps": 5, "weight_decay": 0.0}
     params = parameters(starts)
     path = run(lab.Muon(params), params, gradients)
-    follows(path, lambda: muon_path(starts, gradients, lambda t, i: defaults), "Muon with its defaults")
+    what = "Muon with its defaults"
+    MUON.follows(path, lambda: muon_path(starts, gradients, lambda t, i: defaults), what)
 
 
 @pytest.mark.parametrize("shape", [(3,), (), (3, 2, 1), (4, 3, 2, 2)], ids=["1-d", "0-d", "3-d", "4-d"])
@@ -1131,45 +891,10 @@ def test_muon_refuses_what_is_no_matrix(lab, rng, shape):
             assert_raises(ValueError, lambda way=way, g=gradient: step(way, g), what=what)
 
 
-def test_muon_resumes_from_its_state_dict(lab, rng):
-    """`state_dict` holds momentum and options."""
-    starts, gradients = muon_starts(rng), muon_gradients(rng, 4)
-
-    def build(params, **changes):
-        return lab.Muon(groups(params, 1), **{**MUON, **changes})
-
-    check_resuming(build, starts, gradients, lambda: muon_path(starts, gradients, lambda t, i: MUON), "Muon")
-
-
-def test_muon_runs_its_closure(lab, rng):
-    """The closure runs once, with gradients on, before the update; `step` returns its value."""
-    check_closure(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
-
-
-def test_muon_leaves_gradients_and_graphs_alone(lab, rng):
-    """`p.grad` is the caller's; no graph is kept."""
-    check_gradients_and_graphs(lambda params: lab.Muon(params, **MUON), rng, "Muon")
-
-
-def test_muon_keeps_the_dtype(lab, rng):
-    """A bfloat16 parameter stays one, and moves."""
-    oracle = partial(one_muon_step, **EXACT_MUON)
-    check_dtypes(lambda params: lab.Muon(params, **EXACT_MUON), rng, oracle, "Muon")
-
-
-def test_muon_writes_into_the_weight_itself(lab, rng):
-    """The parameter's memory is what changes, in any layout."""
-    check_memory(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
-
-
-def test_muon_takes_a_late_group(lab, rng):
-    """A group may come by `add_param_group` after the first step; its `params` may be a single tensor."""
-    check_late_group(lambda params: lab.Muon(params, **MUON), rng, one_muon_step, "Muon")
-
-
-def test_muon_shows_nan(lab, rng):
-    """A NaN in a gradient is not swept away."""
-    check_nan(lab.Muon, rng, "Muon")
+@pytest.mark.parametrize("rule", MUON.rules)
+def test_muon_keeps_the_contract(lab, rng, rule):
+    """What every optimizer of the labs must keep, a rule a test: `grader/optimizer_contract.py` says each."""
+    RULES[rule](MUON, lab, rng)
 
 
 # -------------------------------------------------------------------------------- step 6: schedules
