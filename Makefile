@@ -43,7 +43,8 @@ check:
 	@$(BIN)/grader verify
 	@echo "== tests (pytest)"
 	@rm -f .venv/tested
-	@$(BIN)/python -m pytest tests labs --impl solution --junitxml=.venv/junit.xml
+	@$(BIN)/python -m pytest labs --impl solution -q
+	@$(BIN)/python -m pytest tests -n 2 --dist loadgroup --junitxml=.venv/junit.xml
 	@$(BIN)/python -c "import xml.etree.ElementTree as e; s = e.parse('.venv/junit.xml').getroot()[0]; \
 	    print('last run:', s.get('tests'), 'tests passed on', s.get('timestamp')[:16])" > .venv/tested
 

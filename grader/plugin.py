@@ -9,9 +9,11 @@ import inspect
 import tempfile
 import traceback
 from collections.abc import Generator, Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -206,6 +208,7 @@ def pytest_runtest_makereport(
         report.longrepr = verdict.message
     report.verdict = verdict  # type: ignore[attr-defined]
     lab = item.stash[LAB]
+    report.lab_folder = str(lab.folder)  # type: ignore[attr-defined]
     item.config.stash[VERDICTS].setdefault(lab.name, (lab, []))[1].append(verdict)
     return report
 
@@ -281,6 +284,32 @@ def _is_to_do(error: NotImplementedError, path: Path) -> bool:
 def _to_do_line(error: NotImplementedError) -> str:
     text = verdicts.one_line(error)
     return f"to do: {text}" if text else "to do"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(
+    report: pytest.TestReport,
+) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
+    """For `pytest -n 2` (pytest-xdist), whose processes can only send each other plain data."""
+    data = yield
+    if data and isinstance(data.get("verdict"), Verdict):
+        data["verdict"] = asdict(data["verdict"])
+    return data
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_from_serializable(
+    config: pytest.Config, data: dict[str, Any]
+) -> Generator[None, pytest.TestReport | None, pytest.TestReport | None]:
+    """The other end of that: a verdict again, counted where the summary is written."""
+    report = yield
+    if report is not None and "lab_folder" in data:
+        report.verdict = verdict = Verdict(**data["verdict"])  # type: ignore[attr-defined]
+        folder, known = Path(data["lab_folder"]), config.stash[VERDICTS]
+        if folder.name not in known and (lab := _lab_of(folder, None)):
+            known[lab.name] = (lab, [])
+        known[folder.name][1].append(verdict)
+    return report
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

@@ -13,6 +13,14 @@ from grader.course import Course
 from tests.tiny_course import Finished, Run, make_course
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On several cores a file's tests stay together, which share a dear set-up; those of the labs do not."""
+    for item in items:
+        if item.path.name != "test_labs.py":
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
 @pytest.fixture
 def course(tmp_path: Path) -> Course:
     """The tiny course, in a folder of this test's own."""

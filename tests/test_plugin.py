@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -220,3 +222,13 @@ def test_global_settings_of_an_exercise_end_with_its_test(run_pytest: Run, exerc
     settings = "torch.set_default_dtype(torch.float16)\ntorch.set_grad_enabled(False)\n"
     exercise.write_text("import torch\n" + settings + SOLUTION)
     assert run_pytest(LAB).returncode == 0
+
+
+def test_verdicts_cross_from_the_processes_of_xdist(tmp_path: Path) -> None:
+    """`pytest -n 1`: the tests run in another process than the one that writes the summary."""
+    options = ["--noconftest", "-p", "grader.plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", LAB, "-n", "1", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "4 to do" in done.stdout
+    assert done.stdout.strip().splitlines()[-1].startswith("next: step 1 (Doubling): write double")
