@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 
 BENCH := .venv-bench/bin/python
 
-.PHONY: help demo test bench bench-thousand clean
+.PHONY: help demo test bench bench-thousand bench-killed clean
 .DELETE_ON_ERROR:
 
 help:
@@ -69,6 +69,10 @@ bench: .venv-bench/ready
 # A class of a thousand submissions of lab 02: rate, memory, what is left.
 bench-thousand: .venv-bench/ready
 	@$(BENCH) -m bench.thousand
+
+# The same class, with `kill -9` in between: what is left, and what is run twice.
+bench-killed: .venv-bench/ready
+	@$(BENCH) -m bench.killed
 
 .venv-bench/ready: pyproject.toml constraints.txt bench/requirements.txt
 	@echo "== making .venv-bench: the course and the graders it is compared with (once)"
