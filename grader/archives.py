@@ -30,6 +30,7 @@ from grader.handins import (
     HandIn,
     is_archive,
     is_noise,
+    is_readable,
     moment,
     most_bytes,
     nearest_first,
@@ -271,7 +272,7 @@ def _tar_reader(
         return _refusal(f"{name} is a link, and links are refused: hand in the file itself")
     if not entry.isreg() or entry.type == tarfile.GNUTYPE_SPARSE:
         return _refusal(f"{name} is not a file with text in it")
-    if path.suffix.lower() not in KEPT and not is_archive(path.name):
+    if not (is_readable(path.name) or path.suffix.lower() in KEPT or is_archive(path.name)):
         return _refusal(f"{name} is not a Python file, a notebook or an archive")
     most = most_bytes(path.name)
     if entry.size > most:

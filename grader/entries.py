@@ -7,7 +7,16 @@ import re
 from pathlib import Path
 
 from grader.course import Course, Lab
-from grader.handins import ARCHIVE, OTHER_ARCHIVE, READABLE, is_archive, is_noise
+from grader.handins import (
+    ARCHIVE,
+    OTHER_ARCHIVE,
+    READABLE,
+    is_archive,
+    is_noise,
+    is_readable,
+    one_ending,
+    plain_name,
+)
 
 EXERCISE = "exercise.py"
 EXERCISES = (EXERCISE, "exercise.ipynb")
@@ -54,7 +63,7 @@ def sorted_out(path: Path, course: Course, out: Path | None) -> tuple[list[Path]
 
 def has_exercise(folder: Path) -> bool:
     """Whether an exercise lies right in a folder."""
-    return any(os.path.isfile(folder / name) for name in EXERCISES)
+    return any(plain_name(one.name) in EXERCISES and os.path.isfile(one) for one in entries_of(folder))
 
 
 def _is_silent(entry: Path) -> bool:
@@ -88,16 +97,17 @@ def _is_students_folder(folder: Path, course: Course) -> bool:
 
 def _is_students_file(entry: Path) -> bool:
     if _is_readable(entry.name):
-        return entry.name.lower() not in EXERCISES  # beside students', it is the stub or a stray
+        return one_ending(entry.name).lower() not in EXERCISES  # beside students', it is the stub or a stray
     return entry.suffix.lower() not in NOT_STUDENTS and not entry.name.lower().startswith(NOT_STUDENT_NAMES)
 
 
 def _is_readable(name: str) -> bool:
-    return name.lower().endswith(READABLE) or is_archive(name)
+    return is_readable(name) or is_archive(name)
 
 
 def without_ending(name: str) -> str:
     """The name of a file without what says its kind: "j.smith.tar.gz" is of j.smith."""
+    name = one_ending(name)
     shorter = OTHER_ARCHIVE.sub("", ARCHIVE.sub("", name))
     path = Path(name)
     return path.stem if shorter == name and path.suffix.lower() in ENDINGS else shorter

@@ -22,6 +22,14 @@ READABLE = (".py", ".ipynb")
 ARCHIVE = re.compile(r"\.(zip|tar|tar\.(gz|bz2|xz)|tgz|tbz2?|txz)$", re.IGNORECASE)
 OTHER_ARCHIVE = re.compile(r"\.(tar\.\w+|gz|bz2|xz|zst|lzma|rar|7z)$", re.IGNORECASE)
 
+# What mail programs and browsers put behind a name that they don't trust, and what copies are called.
+EXTRA_ENDINGS = re.compile(
+    r"(.+?)(\.py|\.ipynb)(?:\.(txt|text|json|download|py|ipynb))+", re.IGNORECASE | re.DOTALL
+)
+COPY = re.compile(
+    r"(?:copy of )?(.+?)(?: ?\(\d{1,3}\)|[- ]\d{1,2}|(?: -)? copy(?: \d{1,3}| \(\d{1,3}\))?)?(\.\w+)"
+)
+
 ON_DISK, IN_ARCHIVE = "the file's time on disk", "the file's time in the archive"
 
 NOISE = ("venv", "env", "node_modules", "site-packages", "Thumbs.db", "desktop.ini")
@@ -47,7 +55,7 @@ class HandIn:
 
     @property
     def suffix(self) -> str:
-        return self.path.suffix.lower()
+        return PurePosixPath(one_ending(self.path.name)).suffix.lower()
 
     @property
     def is_archive(self) -> bool:
@@ -70,11 +78,31 @@ def is_archive(name: str) -> bool:
     return ARCHIVE.search(name) is not None
 
 
+def is_readable(name: str) -> bool:
+    """Whether a file of this name may be Python code or a notebook."""
+    return one_ending(name).lower().endswith(READABLE)
+
+
+def one_ending(name: str) -> str:
+    """The name of a file without endings too many: "exercise.py.txt" is "exercise.py"."""
+    found = EXTRA_ENDINGS.fullmatch(name)
+    if found is None:
+        return name
+    return f"{found[1]}.{found[3]}" if f".{found[3]}".lower() in READABLE else found[1] + found[2]
+
+
+def plain_name(name: str) -> str:
+    """The name that a file had before it was copied or sent about: "Exercise (1).PY" was "exercise.py"."""
+    plain = one_ending(name).lower()
+    found = COPY.fullmatch(plain)
+    return found[1] + found[2] if found else plain
+
+
 def most_bytes(name: str) -> int:
     """The most bytes that are read of a file of this name."""
     if is_archive(name):
         return ARCHIVE_BYTES
-    return NOTEBOOK_BYTES if name.lower().endswith(".ipynb") else SOURCE_BYTES
+    return NOTEBOOK_BYTES if one_ending(name).lower().endswith(".ipynb") else SOURCE_BYTES
 
 
 def moment(seconds: float) -> datetime | None:

@@ -11,20 +11,23 @@ from pathlib import Path, PurePosixPath
 from grader.archives import list_archive
 from grader.course import Lab
 from grader.entries import EXERCISE, EXERCISES
+from grader.given import UNCHANGED, is_given
 from grader.handins import (
     IN_ARCHIVE,
     ON_DISK,
     OTHER_ARCHIVE,
-    READABLE,
     FileRefused,
     HandIn,
+    is_readable,
     list_folder,
+    one_ending,
+    plain_name,
     shown,
     single_file,
 )
 from grader.settled import SETTLED
 from grader.sources import read_source
-from grader.students import NEVER_AN_EXERCISE, Place, defines
+from grader.students import Place, defines, never_an_exercise
 from grader.syntax_notes import syntax_note
 
 LAB_FOLDER = re.compile(r"(\d\d)_")
@@ -58,27 +61,32 @@ def pick(places: list[Place], lab: Lab, settled: str, only_inside: bool) -> Pick
         remarks += remark
         loose += listed if len(places) > 1 and place.path.is_file() else []
     if settled:
-        return _settled(handed_in, settled, remarks)
+        return _settled(handed_in, lab, settled, remarks)
     everything, files = _unpacked(handed_in, lab, only_inside)
     remarks += _same_but_for_case(files)
     candidates = _candidates(files, lab)
     if not candidates:
         empty = f"{_listed(handed_in)}: no file in it" if handed_in and not everything else ""
         return Picked(None, "; ".join([empty or _nothing_found(lab, everything), *remarks]))
-    chosen = _choose(candidates, lab)
+    given = [file for file in candidates if is_given(file, lab)]
+    only_given = _only_given(candidates, lab)
+    chosen = _choose(candidates if only_given else [file for file in candidates if file not in given], lab)
     if chosen is None:
         message = f"several files may be the exercise, settle it in {SETTLED}: {_listed(candidates)}"
         return Picked(None, "; ".join([message, *remarks]), withheld=True)
-    unused = [file for file in files if _is_candidate(file) or file.is_archive]
-    unused = [file for file in unused if file.path.name != "notebook.ipynb"]  # the lab's own
+    unused = [file for file in files if file in candidates or _is_candidate(file) or file.is_archive]
     unused = [file for file in unused + [one for one in loose if one not in unused] if file is not chosen]
+    unused = [replace(file, remark=UNCHANGED) if file in given else file for file in unused]
+    unused = [file for file in unused if file.remark != UNCHANGED or file.suffix != ".ipynb"]  # the lab's own
     if unused:
         remarks.insert(0, f"not used: {_listed(unused)}")
-    return _picked(chosen, remarks)
+    return _picked(chosen, lab, remarks)
 
 
-def _picked(chosen: HandIn, remarks: list[str]) -> Picked:
+def _picked(chosen: HandIn, lab: Lab, remarks: list[str]) -> Picked:
     source, notes = read_source(chosen)
+    if is_given(chosen, lab):
+        notes.append(f"this is {UNCHANGED}")
     if _place_in_lab(chosen) not in EXERCISES:
         notes.insert(0, f"taken from {chosen.label}")
     notes += [f"it is {chosen.remark}" if chosen.remark else "", syntax_note(source)]
@@ -86,13 +94,14 @@ def _picked(chosen: HandIn, remarks: list[str]) -> Picked:
     return Picked(source, message, False, chosen.modified, chosen.dated)
 
 
-def _settled(files: list[HandIn], wanted: str, remarks: list[str]) -> Picked:
+def _settled(files: list[HandIn], lab: Lab, wanted: str, remarks: list[str]) -> Picked:
     """The file that the instructor named, by its path in the hand-in or as the message listed it."""
     for depth in range(MOST_NESTED + 1):
         for file in files:
             if wanted in (str(file.path), _place_in_lab(file), file.label) and not file.is_archive:
                 return _picked(
                     replace(file, path=PurePosixPath(EXERCISE).with_suffix(file.suffix)),
+                    lab,
                     [f"taken from {file.label}, as {SETTLED} says", *remarks],
                 )
         archives = [file for file in files if file.is_archive]
@@ -132,9 +141,9 @@ def _list_place(place: Place, lab: Lab) -> tuple[list[HandIn], list[str]]:
             remarks.append(f"only {files[0].label} was looked at ({why})")
     else:
         # A file that bears the student's name stands for the exercise itself.
-        suffix = path.suffix.lower()
+        suffix = PurePosixPath(one_ending(path.name)).suffix.lower()
         called = place.owner.called if place.owner is not None else None
-        stands = PurePosixPath(f"exercise{suffix}") if suffix in READABLE else None
+        stands = PurePosixPath(f"exercise{suffix}") if is_readable(path.name) else None
         files = [single_file(path, called or stands)]
     return [
         _dated(replace(file, path=PurePosixPath(place.lab) / file.path), place) for file in files
@@ -160,10 +169,11 @@ def _promised(folder: Path, lab: Lab) -> list[HandIn]:
 
 
 def _unpacked(files: list[HandIn], lab: Lab, only_inside: bool) -> tuple[list[HandIn], list[HandIn]]:
-    """All files, and those of the lab; archives are opened while there is no candidate beside them."""
+    """All files, and those of the lab; archives are opened while nobody's work lies beside them."""
     for _ in range(MOST_NESTED):
         archives = [file for file in _of_lab(files, lab) if file.is_archive]
-        if not archives or any(_is_candidate(file) for file in _of_lab(files, lab, only_inside)):
+        candidates = [file for file in _of_lab(files, lab, only_inside) if _is_candidate(file)]
+        if not archives or (candidates and not _only_given(candidates, lab)):
             break
         files = [file for file in files if file not in archives] + _open_archives(archives)
     return files, _of_lab(files, lab, only_inside)
@@ -184,11 +194,11 @@ def _unpacked_from(archive: HandIn, file: HandIn) -> HandIn:
 
 
 def _of_lab(files: list[HandIn], lab: Lab, only_inside: bool = False) -> list[HandIn]:
-    """The files in folders of this lab; without such folders, those that lie in no other lab's."""
+    """The files in folders of this lab; where nobody worked in any, also those that lie in no other lab's."""
     inside = [file for file in files if lab.number in _lab_numbers(file)]
-    if inside or only_inside:
+    if only_inside or (inside and not _only_given([file for file in inside if _is_candidate(file)], lab)):
         return inside
-    return [file for file in files if not _lab_numbers(file)]
+    return inside + [file for file in files if not _lab_numbers(file)]
 
 
 def _lab_numbers(file: HandIn) -> list[str]:
@@ -205,22 +215,39 @@ def _place_in_lab(file: HandIn) -> str:
 def _candidates(files: list[HandIn], lab: Lab) -> list[HandIn]:
     """The files that may be the exercise; one with a name of another purpose only where there is no other."""
     candidates = [file for file in files if _is_candidate(file)]
-    if candidates:
+    if candidates and not _only_given(candidates, lab):
         return candidates
-    python = [file for file in files if file.suffix in READABLE]
-    return python if len(python) == 1 else [file for file in python if defines(file, lab)]
+    python = [file for file in files if is_readable(file.path.name) and file not in candidates]
+    return candidates + [file for file in python if len([*candidates, *python]) == 1 or defines(file, lab)]
 
 
 def _is_candidate(file: HandIn) -> bool:
-    return file.suffix in READABLE and not NEVER_AN_EXERCISE.fullmatch(file.path.name)
+    return is_readable(file.path.name) and not never_an_exercise(file.path.name)
+
+
+def _only_given(candidates: list[HandIn], lab: Lab) -> bool:
+    """Whether the exercise is here as it was given out, and nothing that could be a student's work on it."""
+    return any(is_given(file, lab) for file in candidates) and not any(
+        _may_be_work(file, lab) for file in candidates if not is_given(file, lab)
+    )
+
+
+def _may_be_work(file: HandIn, lab: Lab) -> bool:
+    """Whether a file defines what is asked, or can't be read, which is then the thing to say."""
+    try:
+        read_source(file)
+    except FileRefused:
+        return True
+    return defines(file, lab)
 
 
 def _choose(candidates: list[HandIn], lab: Lab) -> HandIn | None:
     """The one file that is clearly the exercise: by its name, else since it alone defines what is asked."""
-    named = [file for file in candidates if file.path.name.lower() == EXERCISE]
+    named = [file for file in candidates if plain_name(file.path.name) == EXERCISE]
     if named:
         depth = min(len(file.path.parts) for file in named)
-        return _only([file for file in named if len(file.path.parts) == depth])
+        nearest = [file for file in named if len(file.path.parts) == depth]
+        return _only(sorted(nearest, key=lambda file: file.path.name.lower() != EXERCISE))
     if len(candidates) == 1:
         return candidates[0]
     return _only([file for file in candidates if defines(file, lab)])
@@ -239,7 +266,7 @@ def _nothing_found(lab: Lab, files: list[HandIn]) -> str:
     packed = [file for file in files if OTHER_ARCHIVE.search(file.path.name) and not file.is_archive]
     if packed:
         return f"only .zip and .tar archives can be read; found {_listed(packed)}: make a zip archive"
-    python = [file for file in files if file.suffix in READABLE]
+    python = [file for file in files if is_readable(file.path.name)]
     if python:
         return f"no file that is clearly the exercise for {lab.name}; found {_listed(python)}"
     deeper = [file for file in files if file.is_archive]

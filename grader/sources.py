@@ -149,7 +149,7 @@ def _defining(cells: list[str]) -> list[str]:
 
     In a notebook a cell that fails ends nothing; joined to one file, it would end the import.
     """
-    trees = [_tree(cell) for cell in cells]
+    trees = [tree_of(cell) for cell in cells]
     defining = [bool(tree and any(isinstance(node, DEFINITIONS) for node in tree.body)) for tree in trees]
     if not any(defining):
         return [cell for cell in cells if cell]
@@ -168,7 +168,8 @@ def _defining(cells: list[str]) -> list[str]:
     return kept
 
 
-def _tree(cell: str) -> ast.Module | None:
+def tree_of(cell: str) -> ast.Module | None:
+    """A text as Python's tree, None if it can't be parsed; nothing of it is run."""
     if syntax_error(cell) is not None:
         return None
     try:

@@ -28,11 +28,13 @@ from grader.entries import (
 )
 from grader.handins import (
     OTHER_ARCHIVE,
-    READABLE,
     FileRefused,
     HandIn,
     is_archive,
     is_noise,
+    is_readable,
+    one_ending,
+    plain_name,
     shown,
     single_file,
 )
@@ -150,6 +152,11 @@ def _one(owner: Path, places: list[Place], lab: Lab | None, course: Course, stud
 DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
+def never_an_exercise(name: str) -> bool:
+    """Whether a file of this name has another purpose, such as a test."""
+    return NEVER_AN_EXERCISE.fullmatch(plain_name(name)) is not None
+
+
 def defines(file: HandIn, lab: Lab) -> bool:
     """Whether a file defines something that the lab asks for."""
     names = {name.partition(".")[0] for step in lab.steps for name in step.todo}
@@ -167,13 +174,13 @@ def _of_file(path: Path, course: Course, lab: Lab | None) -> Found:
         raise IntakeError(
             f"{path}: only .zip and .tar archives can be read; unpack it and give the folder, or make a zip"
         )
-    if path.suffix.lower() not in READABLE and not is_archive(path.name):
+    if not is_readable(path.name) and not is_archive(path.name):
         raise IntakeError(f"{path}: not a Python file, notebook or zip or tar archive")
     if lab is None:
         raise IntakeError(f"{path}: say which lab this is for with --lab")
     if is_archive(path.name):
         _refuse_class(path)
-    if path.name == EXERCISE:
+    if one_ending(path.name) == EXERCISE:
         return _one(path.parents[1] if named is not None else path.parent, [Place(path)], lab, course)
     return _one(path, [Place(path)], lab, course, without_ending(path.name))
 
@@ -213,12 +220,10 @@ def _is_class(path: Path, course: Course, lab: Lab | None) -> bool:
         return True
     if len(list(islice(_student_like(path, course, labs), 2))) > 1:
         return True
-    files = [one for one in entries_of(path) if one.suffix.lower() in READABLE and not one.is_dir()]
+    files = [one for one in entries_of(path) if is_readable(one.name) and not one.is_dir()]
     if any(_is_exercise(one, labs) for one in files):
         return False  # one hand-in with its helpers
-    return (
-        len([one for one in files if _may_be_person(one) and not NEVER_AN_EXERCISE.fullmatch(one.name)]) > 1
-    )
+    return len([one for one in files if _may_be_person(one) and not never_an_exercise(one.name)]) > 1
 
 
 def _student_like(path: Path, course: Course, labs: list[Lab]) -> Iterator[Path]:
@@ -247,10 +252,10 @@ def _is_exercise(path: Path, labs: list[Lab]) -> bool:
     """Whether a loose file, whatever its name, holds what a lab asks for."""
     if is_archive(path.name):
         try:
-            return any(file.suffix in READABLE for file in list_archive(single_file(path)))
+            return any(is_readable(file.path.name) for file in list_archive(single_file(path)))
         except FileRefused:
             return False
-    if path.suffix.lower() not in READABLE or NEVER_AN_EXERCISE.fullmatch(path.name):
+    if not is_readable(path.name) or never_an_exercise(path.name):
         return False
     return any(defines(single_file(path), lab) for lab in labs)
 
