@@ -1,4 +1,4 @@
-"""What was given out: whether a hand-in is the lab's own exercise or notebook, in which nobody wrote anything."""
+"""What was given out: whether a hand-in is the lab's own exercise or notebook, without anybody's work."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ Every student gets a submission: with the text to judge, or with the one line th
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from grader.entries import lab_folders, without_ending
 from grader.handins import FileRefused, shown
 from grader.lms_names import latest
 from grader.picking import Picked, pick
-from grader.roster import match_roster, read_roster
+from grader.roster import Roster, match_roster, read_roster
 from grader.settled import SETTLED, Settled
 from grader.students import Found, IntakeError, Place, find_students
 
@@ -45,10 +46,16 @@ class Submission:
 
 @dataclass(frozen=True)
 class Intake:
-    """The submissions at a path, in order, and a line on each thing there that is none."""
+    """The submissions at a path, in order, and a line on each thing there that is none.
+
+    `columns` is what learning platforms call each student, `assignments` what Canvas calls its columns, as
+    far as a roster or the names of a bulk download say.
+    """
 
     submissions: list[Submission]
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    assignments: tuple[str, ...] = ()
 
 
 def find_submissions(
@@ -95,29 +102,42 @@ def _find(path: Path, course: Course, lab: Lab | None, out: Path | None, roster:
     labs = [found.lab] if found.lab is not None else _labs_seen(found.students, course)
     if not labs:
         raise IntakeError(f"{path}: no folder is named like a lab; say which lab with --lab")
-    students, notes = _by_roster(found, roster)
+    listed = read_roster(roster) if roster is not None else Roster(())
+    students, notes = (found.students, []) if roster is None else _by_roster(found, listed)
+    doubts = {person.student: person.doubt for person in listed.people if person.doubt}
     ordered = sorted(students.items(), key=lambda item: (item[0].casefold(), item[0]))
     only_inside = len(labs) > 1  # a loose file can't belong to several labs
     return Intake(
         [
             _submission(name, one, places, found.settled, only_inside)
+            if name not in doubts
+            else Submission(name, one.name, None, doubts[name], withheld=True)
             for name, places in ordered
             for one in labs
         ],
         (*found.notes, *notes, *_strangers(found, students)),
+        _columns(students, listed),
+        listed.assignments,
     )
 
 
-def _by_roster(found: Found, roster: Path | None) -> tuple[dict[str, list[Place]], list[str]]:
+def _columns(students: dict[str, list[Place]], listed: Roster) -> dict[str, Mapping[str, str]]:
+    """What platforms call each student, where anything is known of it."""
+    known: dict[str, Mapping[str, str]] = {}
+    for student, places in students.items():
+        said = {key: cell for place in places if place.owner for key, cell in place.owner.columns}
+        known |= {student: said} if said else {}
+    return known | {one.student: {**known.get(one.student, {}), **one.columns} for one in listed.people}
+
+
+def _by_roster(found: Found, listed: Roster) -> tuple[dict[str, list[Place]], list[str]]:
     """The students by the ids of the roster, and what there is to say of it."""
-    if roster is None:
-        return found.students, []
     called = {student: (student, *found.names.get(student, ())) for student in found.students}
-    matches = match_roster(read_roster(roster), called)
+    matches = match_roster(listed.people, called)
     students: dict[str, list[Place]] = {student: [] for student in matches.absent if found.whole}
     for student, places in found.students.items():
         students.setdefault(matches.students.get(student, student), []).extend(places)
-    return students, list(matches.notes)
+    return students, [*listed.notes, *matches.notes]
 
 
 def _strangers(found: Found, students: dict[str, list[Place]]) -> list[str]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
+from grader.platforms import CANVAS_ID, FULL_NAME, IDENTIFIER
+
 METADATA = "submission_metadata.yml"
 METADATA_BYTES = 64 << 20
 TOO_FAR = " " * 7  # indentation of what a student printed, and the like
@@ -36,7 +38,7 @@ class Owner:
 
     Of entries with the same `slot` (unless it is "") only the one with the highest `order` counts.
     `names` are what a roster may call the person; `submitted_from` says where the time is from, or why there
-    is none.
+    is none. `columns` is what the system's own tables say of the person.
     """
 
     student: str
@@ -47,6 +49,7 @@ class Owner:
     late: bool = False
     submitted: datetime | None = None
     submitted_from: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ def _canvas(folder: Path, names: Sequence[str]) -> Download:
             slot=plain.lower(),
             order=(int(again[1]) if again else 0, int(match["file"] or 0)),
             late=match["late"] is not None,
+            columns=((CANVAS_ID, match["id"]),),
         )
         found[name] = (owner,)
     return Download("Canvas", found)
@@ -111,7 +115,11 @@ def _moodle(folder: Path, names: Sequence[str]) -> Download:
         if match is not None:
             person, number = match["name"], match["id"]
             called = PurePosixPath(match["called"]) if match["called"] else None
-            found[name] = (Owner(f"{person} ({number})", (f"Participant {number}", person), called),)
+            participant = f"Participant {number}"
+            columns = ((IDENTIFIER, participant), *([(FULL_NAME, person)] if person != "Participant" else []))
+            found[name] = (
+                Owner(f"{person} ({number})", (participant, person), called, columns=tuple(columns)),
+            )
     return Download("Moodle", found)
 
 
