@@ -41,6 +41,10 @@ JobsOption = Annotated[int, typer.Option("-j", "--jobs", min=1, help="submission
 RosterOption = Annotated[Path | None, typer.Option(help="CSV that maps what was handed in to people")]
 JailOption = Annotated[bool, typer.Option(help="refuse to run where a layer of the jail is missing")]
 EngineOption = Annotated[EngineName, typer.Option("--engine", help="this machine, or a Dask cluster")]
+SameClassOption = Annotated[
+    bool,
+    typer.Option("--same-class", help="it is the gradebook's class, in another folder or by other names"),
+]
 ReasonOption = Annotated[str, typer.Option(help="why; it is shown in the message")]
 
 
@@ -65,6 +69,7 @@ def grade(
         str | None,
         typer.Option(help="K/N: only this part of the class, into result files; then grader merge"),
     ] = None,
+    same_class: SameClassOption = False,
 ) -> None:
     """Grade one submission or a class.
 
@@ -96,6 +101,7 @@ def grade(
             roster=roster,
             require_jail=require_jail,
             engine=dask,
+            same_class=same_class,
         )
     report_class(course, out, outcome.results)
     for note in outcome.notes:
@@ -112,6 +118,7 @@ def merge(
     lab: LabOption = None,
     class_seed: Annotated[int | None, typer.Option(help="take only results of this class seed")] = None,
     roster: RosterOption = None,
+    same_class: SameClassOption = False,
 ) -> None:
     """Put the results of shards together: marks, gradebook and reports, as if one machine had run all.
 
@@ -124,7 +131,9 @@ def merge(
     chosen = course.find_lab(lab) if lab else None
     with ClassProgress(console()) as progress:
         merged = parts.merge(
-            path, course, out, shards or [], chosen, class_seed, progress.show, roster=roster
+            *(path, course, out, shards or [], chosen, class_seed, progress.show),
+            roster=roster,
+            same_class=same_class,
         )
     report_class(course, out, None if merged.outcome is None else merged.outcome.results)
     for note in merged.notes:
@@ -150,6 +159,7 @@ def regrade(
     jobs: JobsOption = 1,
     roster: RosterOption = None,
     require_jail: JailOption = False,
+    same_class: SameClassOption = False,
 ) -> None:
     """Grade a class again, and show what would change before any mark is replaced.
 
@@ -170,6 +180,7 @@ def regrade(
             on_progress=progress.show,
             roster=roster,
             require_jail=require_jail,
+            same_class=same_class,
         )
     for note in proposal.outcome.notes:
         say(note, "yellow")
@@ -185,9 +196,12 @@ def regrade(
 def report(
     out: ResultsArgument,
     similar: Annotated[bool, typer.Option("--similar", help="look for submissions that are alike")] = False,
+    earlier: Annotated[
+        bool, typer.Option("--earlier", help="with students of earlier runs who are no longer in the class")
+    ] = False,
 ) -> None:
     """Write a class's reports again."""
-    report_class(open_course(), out, similar=similar)
+    report_class(open_course(), out, similar=similar, earlier=earlier)
 
 
 def review(

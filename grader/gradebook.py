@@ -20,7 +20,8 @@ from grader.course import Lab
 from grader.decisions import Override, Review
 from grader.late import Lateness
 from grader.marking import Result, StepMarks, lowers, mark
-from grader.store import GradebookError, Store
+from grader.members import Members
+from grader.store import GradebookError
 from grader.verdicts import GRADER_ERROR, Finding, Verdict
 from grader.worker import Judgement
 
@@ -70,7 +71,7 @@ class AttemptRecord:
     source: str | None
 
 
-class Gradebook(Store):
+class Gradebook(Members):
     """An open gradebook; use it as a context manager, in one thread."""
 
     def class_seed(self) -> int | None:
@@ -162,10 +163,12 @@ class Gradebook(Store):
         source = None if row[4] is None else zlib.decompress(row[4]).decode()
         return AttemptRecord(row[0], int(row[1]), row[2], row[3], source)
 
-    def handed_in(self, lab: str) -> dict[str, str]:
+    def handed_in(self, lab: str, *, earlier: bool = False) -> dict[str, str]:
         """Return the source that each student's mark for a lab comes from."""
         rows = self._rows(
-            "SELECT student, source FROM marks JOIN attempts ON key = attempt WHERE marks.lab = ?", lab
+            "SELECT student, source FROM marks JOIN attempts ON key = attempt WHERE marks.lab = ? "
+            "AND gone <= ?",
+            *(lab, earlier),
         )
         return {student: zlib.decompress(data).decode() for student, data in rows if data is not None}
 
@@ -205,16 +208,17 @@ class Gradebook(Store):
                 return
             if old is not None and old != result:
                 self._keep(old, lowers(old, result))
+            gone = self._rows("SELECT gone FROM marks WHERE student = ? AND lab = ?", student, lab)
             self._db.execute("DELETE FROM marks WHERE student = ? AND lab = ?", (student, lab))
             self._db.execute(
                 "INSERT INTO marks (student, lab, attempt, points, max_points, message, source_hash, note, "
-                "withheld, late_days, late_percent, late_note, marked) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "withheld, late_days, late_percent, late_note, marked, gone) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(student, lab, basis.key, result.points, result.max_points, result.message),
                     *(basis.source_hash, basis.note, basis.withheld),
                     *((None, None, None) if late is None else (late.days, late.percent, late.note)),
-                    _now(),
+                    *(_now(), gone[0][0] if gone else 0),
                 ),
             )
             self._db.executemany(
@@ -236,10 +240,10 @@ class Gradebook(Store):
         with self._one_line():
             return set(self._db.execute("SELECT student, lab FROM marks"))
 
-    def results(self) -> list[Result]:
-        """Return all marks in the gradebook, by student and lab."""
+    def results(self, *, earlier: bool = False) -> list[Result]:
+        """Return the marks of the class, by student and lab; with `earlier` also of who was in it before."""
         with self.snapshot():
-            return self._results("ORDER BY lower(student), student, marks.lab")
+            return self._results("WHERE gone <= ? ORDER BY lower(student), student, marks.lab", earlier)
 
     def result(self, student: str, lab: str) -> Result | None:
         """Return a student's marks for a lab, None if there are none."""
@@ -317,7 +321,7 @@ class Gradebook(Store):
         message, seconds, output, layers = rows[0]
         return Judgement(self._verdicts(key), message, seconds, output, tuple(layers.splitlines()))
 
-    def _results(self, which: str, *values: str) -> list[Result]:
+    def _results(self, which: str, *values: object) -> list[Result]:
         rows = self._rows(
             "SELECT student, marks.lab, points, max_points, marks.message, attempt, seconds "
             f"FROM marks JOIN attempts ON key = attempt {which}",

@@ -29,6 +29,8 @@ from grader.late import FILE as COURSE_FILE
 from grader.late import lateness, load_policy
 from grader.limits import Limits
 from grader.marking import Result
+from grader.members import earlier_note
+from grader.store import AGAIN
 from grader.verdicts import Finding, one_line
 from grader.worker import Judgement
 
@@ -63,6 +65,7 @@ class Proposal:
 
     outcome: Outcome
     changes: tuple[Change, ...]
+    found: Intake
 
     @property
     def differing(self) -> list[Change]:
@@ -89,6 +92,7 @@ def grade(
     require_jail: bool = False,
     engine: Engine | None = None,
     findings: FindingsOf | None = None,
+    same_class: bool = False,
 ) -> Outcome:
     """Grade the submissions at `path` into the gradebook in `out`, `jobs` of them at a time.
 
@@ -97,7 +101,8 @@ def grade(
     it a new secret one, replaces the gradebook's. Only what changed since the last run is run; equal
     submissions are run once. When the grader itself fails on a submission, the verdict says so and the next
     run tries again. A mark whose source did not change is never lowered: it stays, and a note tells.
-    `engine` stands in for this machine, `findings` for the policy.
+    `engine` stands in for this machine, `findings` for the policy. What seems to be another class than the
+    gradebook's is refused, unless it is said to be the `same_class`.
     Raises CourseError if there is nothing to grade; KeyboardInterrupt ends it, and what is finished stays.
     SIGTERM and SIGHUP raise it as Ctrl-C does, when this runs in the main thread.
     """
@@ -113,10 +118,14 @@ def grade(
     found = _find(path, course, lab, out, roster)
     engine = engine or LocalEngine(jobs, limits or Limits(), require_jail=require_jail)
     with _tidy_end(), Gradebook(out / GRADEBOOK) as gradebook:
+        if not same_class:
+            gradebook.require_class(found)
         seed = _class_seed(gradebook, class_seed, reseed)
+        gradebook.enrol(found)
         coordinator = _Coordinator(course, gradebook, seed, findings or _policy_findings, settle)
         outcome = coordinator.grade_all(found, engine, on_progress or (lambda _: None))
-    return replace(outcome, notes=(*outcome.notes, *_kept_notes(kept, path, out)))
+        notes = _gradebook_notes(gradebook, found, out)
+    return replace(outcome, notes=(*outcome.notes, *notes, *_kept_notes(kept, path, out)))
 
 
 def propose(
@@ -132,6 +141,7 @@ def propose(
     require_jail: bool = False,
     engine: Engine | None = None,
     findings: FindingsOf | None = None,
+    same_class: bool = False,
 ) -> Proposal:
     """Run what changed, as `grade` does, but replace no mark: return what would be replaced.
 
@@ -146,10 +156,12 @@ def propose(
     found = _find(path, course, lab, out, roster)
     engine = engine or LocalEngine(jobs, limits or Limits(), require_jail=require_jail)
     with _tidy_end(), Gradebook(out / GRADEBOOK) as gradebook:
+        if not same_class:
+            gradebook.require_class(found)
         seed = _class_seed(gradebook, None, False)
         coordinator = _Coordinator(course, gradebook, seed, findings or _policy_findings, settle)
         outcome = coordinator.grade_all(found, engine, on_progress or (lambda _: None))
-    return Proposal(outcome, tuple(changes))
+    return Proposal(outcome, tuple(changes), found)
 
 
 def accept(proposal: Proposal, out: Path) -> None:
@@ -163,6 +175,7 @@ def accept(proposal: Proposal, out: Path) -> None:
                     f"the marks of {student} for {lab} changed meanwhile; nothing was replaced: regrade again"
                 )
             gradebook.store_mark(change.basis, change.new)
+        gradebook.enrol(proposal.found)
 
 
 def versions() -> dict[str, str]:
@@ -223,7 +236,7 @@ class _Coordinator:
             for key, judgement in judged:
                 finish(work[key], judgement, fresh=True)
         ordered = [results[one.student, one.lab] for one in submissions]
-        notes = (*found.notes, *_others(self._gradebook, ordered), *self._late_notes(submissions))
+        notes = (*found.notes, *self._late_notes(submissions))
         return Outcome(ordered, self._seed, notes)
 
     def _store(self, item: WorkItem, judgement: Judgement) -> Judgement:
@@ -317,13 +330,15 @@ def _class_seed(gradebook: Gradebook, given: int | None, reseed: bool) -> int:
     return stored
 
 
-def _others(gradebook: Gradebook, results: list[Result]) -> list[str]:
-    """A line on the students of the gradebook who are not in this class, if it is one."""
-    here, labs = {result.student for result in results}, {result.lab for result in results}
-    others = {student for student, lab in gradebook.students() if lab in labs} - here
-    if len(here) < 2 or not others:
-        return []
-    return [f"also in the gradebook, not in this class: {', '.join(sorted(others))}"]
+def _gradebook_notes(gradebook: Gradebook, found: Intake, out: Path) -> list[str]:
+    """Lines on what the gradebook was, and on whom it keeps who is no longer in this class."""
+    notes = []
+    if gradebook.was_empty:
+        notes.append(
+            f"{gradebook.path} was an empty file, and is a new gradebook now; if it held marks, {AGAIN}"
+        )
+    earlier = gradebook.earlier() if found.whole else []
+    return notes + ([earlier_note(earlier, f"grader report {shlex.quote(str(out))}")] if earlier else [])
 
 
 def _kept_notes(kept: list[Change], path: Path, out: Path) -> list[str]:

@@ -49,13 +49,16 @@ class Intake:
     """The submissions at a path, in order, and a line on each thing there that is none.
 
     `columns` is what learning platforms call each student, `assignments` what Canvas calls its columns, as
-    far as a roster or the names of a bulk download say.
+    far as a roster or the names of a bulk download say. `folder` is where the class lies; `whole`: all of it
+    is here, not one hand-in.
     """
 
     submissions: list[Submission]
     notes: tuple[str, ...] = ()
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     assignments: tuple[str, ...] = ()
+    folder: Path = Path()
+    whole: bool = True
 
 
 def find_submissions(
@@ -118,6 +121,8 @@ def _find(path: Path, course: Course, lab: Lab | None, out: Path | None, roster:
         (*found.notes, *notes, *_strangers(found, students)),
         _columns(students, listed),
         listed.assignments,
+        Path(os.path.realpath(found.folder)),
+        found.whole,
     )
 
 

@@ -15,8 +15,8 @@ STUDENT, CANVAS_ID, SIS_USER, SIS_LOGIN, SECTION = "Student", "ID", "SIS User ID
 IDENTIFIER, FULL_NAME, NUMBER, EMAIL, USERNAME = (
     *("Identifier", "Full name", "ID number", "Email address", "Username"),
 )
-CHANGED = "Last modified (grade)"
-WORKSHEET = ("Status", "Maximum Grade", "Grade can be changed", "Last modified (submission)", CHANGED)
+MAXIMUM, CHANGED = "Maximum Grade", "Last modified (grade)"
+WORKSHEET = ("Status", MAXIMUM, "Grade can be changed", "Last modified (submission)", CHANGED)
 KEPT = (
     *(STUDENT, CANVAS_ID, SIS_USER, SIS_LOGIN, SECTION),
     *(IDENTIFIER, FULL_NAME, NUMBER, EMAIL),

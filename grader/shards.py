@@ -170,6 +170,7 @@ def merge(
     *,
     roster: Path | None = None,
     findings: FindingsOf | None = None,
+    same_class: bool = False,
 ) -> Merged:
     """Mark the submissions at `path` by the result files in `folders` (default: `out`/shards).
 
@@ -198,6 +199,7 @@ def merge(
             roster=roster,
             engine=_Files(judgements),
             findings=findings,
+            same_class=same_class,
         )
     except _Incomplete as stopped:
         missing = [(one.student, one.lab) for key in stopped.keys for one in waiting[key]]

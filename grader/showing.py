@@ -39,18 +39,26 @@ def open_gradebook(out: Path) -> Iterator[Gradebook]:
 
 
 def report_class(
-    course: Course, out: Path, shown: Sequence[Result] | None = None, *, similar: bool = False
+    course: Course,
+    out: Path,
+    shown: Sequence[Result] | None = None,
+    *,
+    similar: bool = False,
+    earlier: bool = False,
 ) -> None:
-    """Write the reports of everyone in the gradebook; show those of `shown`, or all."""
+    """Write the reports of the class, with `earlier` also of who was in it before; show those of `shown`."""
     from grader.grading import GRADEBOOK
+    from grader.members import earlier_note
     from grader.reports import print_summary, write_reports
     from grader.reports.similar import how_compared, similar_pairs
 
     with open_gradebook(out) as gradebook:
-        everyone, seed = gradebook.results(), gradebook.class_seed()
+        everyone, seed = gradebook.results(earlier=earlier), gradebook.class_seed()
+        people, assignments = gradebook.platforms()
+        left_out = gradebook.earlier() if shown is None and not earlier else []
         layers, versions = gradebook.circumstances()
         labs = [lab for lab in course.labs if any(result.lab == lab.name for result in everyone)]
-        handed_in = {lab.name: gradebook.handed_in(lab.name) for lab in labs if similar}
+        handed_in = {lab.name: gradebook.handed_in(lab.name, earlier=earlier) for lab in labs if similar}
     with spinner() as show:
         show("comparing the submissions with each other" if similar else "writing the reports")
         pairs = [
@@ -60,10 +68,17 @@ def report_class(
             for pair in similar_pairs(handed_in[lab.name], lab.exercise.read_text("utf-8"), lab.name)
         ]
         written = write_reports(
-            everyone, course, out, seed or 0, layers=layers, versions=versions, pairs=pairs
+            *(everyone, course, out, seed or 0),
+            layers=layers,
+            versions=versions,
+            pairs=pairs,
+            people=people,
+            assignments=assignments,
         )
     print_summary(everyone if shown is None else shown, course, [out / GRADEBOOK, *written], console())
     say(f"confined by: {', '.join(layers)}" if layers else NOT_CONFINED, "" if layers else "yellow")
+    if left_out:
+        say(earlier_note(left_out, f"grader report {shlex.quote(str(out))}"), "yellow")
     if similar:
         say(how_compared() or f"{len(pairs)} pairs of submissions are alike", "dim")
 

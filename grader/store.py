@@ -14,6 +14,10 @@ from grader.course import CourseError
 from grader.schema import MIGRATIONS
 
 BUSY_SECONDS = 30.0
+AGAIN = (
+    "get it back from a backup, or move it away and grade again, with --class-seed N for the same inputs: "
+    "the class seed in it is lost (report.html shows it)"
+)
 
 
 class GradebookError(CourseError):
@@ -24,15 +28,17 @@ class Store:
     """An open gradebook file; use it as a context manager, in one thread.
 
     Opening brings an older schema up to date; a newer schema, a damaged file, a file that isn't a
-    gradebook, or (with `create=False`) a missing file is a `GradebookError`.
+    gradebook, or (with `create=False`) a missing file is a `GradebookError`. `was_empty`: the file was
+    there, without a byte in it.
     """
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
+        self.was_empty = create and path.is_file() and path.stat().st_size == 0
         if not create and not path.is_file():
             raise GradebookError(f"{path}: there is no gradebook here; make one with `grader grade`")
         if not create and path.stat().st_size == 0:
-            raise GradebookError(f"{path}: the gradebook is an empty file: move it away and grade again")
+            raise GradebookError(f"{path}: the gradebook is an empty file: {AGAIN}")
         with self._one_line():
             self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
@@ -92,9 +98,7 @@ class Store:
             raise GradebookError(f"{self.path}: the gradebook can't be used now ({error})") from error
         except sqlite3.DatabaseError as error:
             why = " ".join(str(error).split())
-            raise GradebookError(
-                f"{self.path}: the gradebook is damaged ({why}): move it away and grade again"
-            ) from error
+            raise GradebookError(f"{self.path}: the gradebook is damaged ({why}): {AGAIN}") from error
 
     def _open_patiently(self) -> None:
         """Open, and wait where SQLite does not: it changes the journal's mode at once or not at all."""

@@ -73,8 +73,8 @@ class Place:
 class Found:
     """The students at a path, the lab if the path or the caller says which, and what was not taken.
 
-    `whole`: this is a class, not one hand-in of it. `settled` is what the class's `intake.toml` says, `names`
-    what else a student may be called.
+    `folder` is the class's; `whole`: this is all of it, not one hand-in. `settled` is what its `intake.toml`
+    says, `names` what else a student may be called.
     """
 
     students: dict[str, list[Place]]
@@ -82,6 +82,7 @@ class Found:
     whole: bool
     settled: Settled
     names: dict[str, tuple[str, ...]]
+    folder: Path
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
@@ -120,7 +121,8 @@ def find_students(path: Path, course: Course, lab: Lab | None, out: Path | None)
         found.not_taken.remove(shown(folder.name))
         _look(folder, course, out, settled, found, folder.name)
     students, notes = _named_apart(found.students), _notes(found)
-    return Found(students, lab or named, True, settled, found.names, notes, tuple(found.ignored))
+    top = path.parent if named is not None else path
+    return Found(students, lab or named, True, settled, found.names, top, notes, tuple(found.ignored))
 
 
 def _notes(found: _Class) -> tuple[str, ...]:
@@ -146,7 +148,8 @@ def _one(owner: Path, places: list[Place], lab: Lab | None, course: Course, stud
     notes = (
         (f"{shown(own)} is {', '.join(map(shown, told))}, as {owner.parent / SETTLED} says",) if told else ()
     )
-    return Found(students, lab, False, settled, names, notes)
+    top = owner.parent.parent if lab_named(owner.parent.name, course) else owner.parent
+    return Found(students, lab, False, settled, names, top, notes)
 
 
 DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)

@@ -330,7 +330,10 @@ def test_notes_say_what_is_beside_the_class(
     (group / "roster.csv").unlink()
     (group / "cleo").rename(group / "dora")
     outcome = grade(group, course, tmp_path / "out")
-    assert outcome.notes == ("also in the gradebook, not in this class: cleo",)
+    assert outcome.notes == (
+        "1 student of earlier runs is kept in the gradebook and left out of the reports: cleo; "
+        f"to put them in: grader report {tmp_path / 'out'} --earlier",
+    )
     assert grade(group / "anna", course, tmp_path / "out").notes == ()
 
 

@@ -154,3 +154,75 @@ def test_no_table_has_a_name_that_is_a_formula(student: str) -> None:
     texts = [field for row in (*for_canvas[2:], *for_moodle[1:], *plain[1:]) for field in row if field]
     assert [text for text in texts if text.lstrip()[0] in "=+-@"] == []
     assert for_canvas[2][-1] == for_moodle[1][-1] == "30"
+
+
+def test_canvas_gets_the_columns_that_the_roster_has() -> None:
+    labs = by_lab(COURSE, in_order([make_result("asmith"), make_result("bob (12)"), make_result("zoe")]))
+    people = {
+        "asmith": {
+            "Student": "Smith, Anna", "ID": "11", "SIS User ID": "S1", "SIS Login ID": "asmith",
+            "Section": "A",
+        },
+        "bob (12)": {"ID": "12"},
+    }  # fmt: skip
+    rows = rows_of(canvas(labs, people, ["Essay (1)", "The training core (77)", "Quiz"]).decode())
+    assert rows == [
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "The training core (77)"],
+        ["    Points Possible", "", "", "", "", "30"],
+        ["Smith, Anna", "11", "S1", "asmith", "A", "30"],
+        ["bob (12)", "12", "", "", "", "30"],
+        ["zoe", "", "", "zoe", "", "30"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["02_training_core (7)"], "02_training_core (7)"),
+        (["Lab 2 (7)", "Lab 3 (8)"], "Lab 2 (7)"),
+        (["Exercise 02: The Training Core (7)"], "Exercise 02: The Training Core (7)"),
+        (["Lab 2 (7)", "Lab 02 (8)"], "02_training_core"),  # nobody guesses
+        (["Lab 2 Current Score"], "02_training_core"),
+        (["Lab 20 (7)"], "02_training_core"),
+    ],
+)
+def test_an_assignment_of_canvas_is_a_labs_by_its_name(columns: list[str], expected: str) -> None:
+    labs = by_lab(COURSE, [make_result("ada")])
+    assert rows_of(canvas(labs, {}, columns).decode())[0][-1] == expected
+
+
+MOODLE = {
+    "ada": {
+        "Identifier": "Participant 12", "Full name": "Ada L", "Email address": "ada@x.org",
+        "Status": "Submitted", "Maximum Grade": "30.00", "Grade can be changed": "Yes", "Last modified (grade)": "-",
+    },
+    "bob": {"Identifier": "Participant 13", "Full name": "=Bob"},
+}  # fmt: skip
+
+
+def test_moodle_gets_a_worksheet_of_one_lab_where_its_numbers_are_known() -> None:
+    found = Finding(2, "rule", 1, "x")
+    results = in_order([make_result("ada"), make_result("bob", findings=[found]), make_result("stranger")])
+    rows = rows_of(moodle(by_lab(COURSE, results), MOODLE).decode())
+    assert rows == [
+        [
+            *("Identifier", "Full name", "Email address", "Status", "Grade", "Maximum Grade"),
+            *("Grade can be changed", "Last modified (grade)"),
+        ],
+        ["Participant 12", "Ada L", "ada@x.org", "Submitted", "30", "30.00", "Yes", "-"],
+        ["Participant 13", "'=Bob", "", "", "", "", "", "-"],
+    ]
+
+
+def test_moodle_gets_a_table_for_its_gradebook_of_several_labs() -> None:
+    results = in_order([make_result("ada"), make_result("ada", lab="05_model"), make_result("zoe")])
+    people = {"ada": MOODLE["ada"] | {"ID number": "s1", "Username": "adal"}}
+    rows = rows_of(moodle(by_lab(COURSE, results), people).decode())
+    assert rows == [
+        [
+            *("Identifier", "ID number", "Email address", "Full name", "Username"),
+            *("02_training_core", "05_model"),
+        ],
+        ["ada", "s1", "ada@x.org", "Ada L", "adal", "30", "30"],
+        ["zoe", "zoe", "", "", "", "30", ""],
+    ]

@@ -31,10 +31,13 @@ def write_reports(
     layers: Sequence[str] = (),
     versions: Mapping[str, str] | None = None,
     pairs: Sequence[Pair] = (),
+    people: Mapping[str, Mapping[str, str]] | None = None,
+    assignments: Sequence[str] = (),
 ) -> list[Path]:
     """Write the class's reports and a page a student into `out`, replacing older ones.
 
     `layers` (of the jail), `versions` and `pairs` (of similar submissions) are shown in report.html.
+    `people` is what learning platforms call each student, `assignments` what Canvas calls its columns.
     The pages of students who are no longer in the class are removed.
     Returns the paths of the class's files and of the two folders with a file a student.
     CourseError if something can't be written, or if there is nothing to report where reports lie already.
@@ -54,7 +57,8 @@ def write_reports(
     labs = by_lab(course, results)
     names = file_names(result.student for result in results)
     html = page(labs, seed, layers=layers, versions=versions, pairs=pairs, files=names)
-    documents = (jsonl(results), table(results), html, canvas(labs), moodle(labs), junit(labs))
+    for_canvas, for_moodle = canvas(labs, people or {}, assignments), moodle(labs, people or {})
+    documents = (jsonl(results), table(results), html, for_canvas, for_moodle, junit(labs))
     for name, content in zip(NAMES, documents, strict=True):
         write_report(out / name, content)
     pages = student_pages(labs)
