@@ -289,7 +289,7 @@ class _Coordinator:
         self, submission: Submission, key: str, judgement: Judgement, findings: tuple[Finding, ...]
     ) -> Basis:
         lab = self._labs[submission.lab]
-        when, flagged = submission.submitted, submission.late_flag
+        late = (submission.submitted, submission.late_flag, submission.submitted_from)
         return Basis(
             student=submission.student,
             lab=lab.name,
@@ -299,7 +299,7 @@ class _Coordinator:
             note=one_line("; ".join(filter(None, [submission.message, judgement.message])), MOST_CHARS),
             withheld=submission.withheld,
             findings=findings,
-            lateness=lateness(self._policy, lab.name, submission.student, when, flagged),
+            lateness=lateness(self._policy, lab.name, submission.student, *late),
         )
 
 

@@ -146,13 +146,17 @@ def _by_roster(found: Found, listed: Roster) -> tuple[dict[str, list[Place]], li
 
 
 def _strangers(found: Found, students: dict[str, list[Place]]) -> list[str]:
-    """A line on what `intake.toml` speaks of and is not here."""
+    """A line for each place of `intake.toml` that speaks of what is not here."""
     places = [place for some in found.students.values() for place in some]
     here = {*students, *found.students, *found.ignored, *(place.path.name for place in places)}
     here |= {place.owner.student for place in places if place.owner is not None}
     here |= {without_ending(name) for name in here}
-    strangers = sorted(found.settled.mentioned() - here) if found.whole else []
-    return [f"{SETTLED} speaks of what is not here: {', '.join(map(shown, strangers))}"] if strangers else []
+    return [
+        f"{SETTLED}, {where}: not here: {', '.join(map(shown, sorted(names - here)))}; "
+        "write it as `grader intake` does, or take it out"
+        for where, names in found.settled.mentioned().items()
+        if found.whole and names - here
+    ]
 
 
 def _beside(out: Path, path: Path) -> Path:

@@ -122,22 +122,31 @@ def load_policy(course: Course) -> LatePolicy | None:
 
 
 def lateness(
-    policy: LatePolicy | None, lab: str, student: str, submitted: datetime | None, flagged: bool
+    policy: LatePolicy | None,
+    lab: str,
+    student: str,
+    submitted: datetime | None,
+    flagged: bool,
+    submitted_from: str = "",
 ) -> Lateness | None:
-    """How late a hand-in is, None if it is not.
+    """How late a hand-in is, None if it is not; `submitted_from` says where the time is from.
 
     A deadline and a known time decide; else only what the hand-in was flagged with is passed on.
     """
     due = policy.due(lab, student) if policy is not None else None
     if policy is None or due is None or submitted is None:
         why = "no deadline is known" if due is None else "the time is not known"
+        why += f": {submitted_from}" if due is not None and submitted_from else ""
         return Lateness(0, 0, f"handed in late, nothing is taken ({why})") if flagged else None
     if submitted <= policy.instant(due) + timedelta(minutes=policy.grace_minutes):
         return None
-    days = _started_days(submitted.astimezone(ZoneInfo(policy.timezone)).replace(tzinfo=None) - due)
+    wall_clock = submitted.astimezone(ZoneInfo(policy.timezone)).replace(tzinfo=None)
+    days = _started_days(wall_clock - due)
     percent = min(days * policy.percent_per_day, policy.cap_percent)
     plural = "s" * (days > 1)
-    return Lateness(days, percent, f"{days} day{plural} late (due {due:%Y-%m-%d %H:%M} {policy.timezone})")
+    came = f"{wall_clock:%Y-%m-%d %H:%M} by {submitted_from}, " if submitted_from else ""
+    note = f"{days} day{plural} late ({came}due {due:%Y-%m-%d %H:%M} {policy.timezone})"
+    return Lateness(days, percent, note)
 
 
 def _started_days(over: timedelta) -> int:

@@ -108,7 +108,7 @@ def _settled(files: list[HandIn], lab: Lab, wanted: str, remarks: list[str]) -> 
         if depth < MOST_NESTED and archives:
             files = [file for file in files if not file.is_archive] + _open_archives(archives)
     found = f"; found {_listed(files)}" if files else ""
-    message = f"{SETTLED} names {shown(wanted)}, which is not in the hand-in{found}"
+    message = f"{SETTLED} names {shown(wanted)}, which is not in the hand-in{found}; correct it there"
     return Picked(None, "; ".join([message, *remarks]), withheld=True)
 
 

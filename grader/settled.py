@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from grader.course import CourseError
+from grader.course import Course, CourseError
 
 SETTLED = "intake.toml"
 SETTLED_BYTES = 1 << 20
@@ -34,18 +34,20 @@ class Settled(BaseModel):
             return of_lab[student]
         return of_all if isinstance(of_all, str) else ""
 
-    def mentioned(self) -> set[str]:
-        """All entries and students that the file speaks of."""
-        names = {*self.ignore, *self.students}
+    def mentioned(self) -> dict[str, set[str]]:
+        """All entries and students that the file speaks of, by the place in it."""
+        names = {"ignore": {*self.ignore}, "[students]": {*self.students}}
         for key, told in self.files.items():
-            names |= {key} if isinstance(told, str) else set(told)
+            where = "[files]" if isinstance(told, str) else f'[files."{key}"]'
+            names.setdefault(where, set()).update([key] if isinstance(told, str) else told)
         return names
 
 
-def read_settled(folder: Path) -> Settled:
+def read_settled(folder: Path, course: Course) -> Settled:
     """Read the `intake.toml` of a class; without one nothing is settled.
 
-    One that is broken, or names a path that leads out of a hand-in, is a CourseError.
+    One that is broken, names a lab that the course doesn't have, or a path that leads out of a hand-in, is a
+    CourseError.
     """
     path = folder / SETTLED
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -68,7 +70,23 @@ def read_settled(folder: Path) -> Settled:
     for told in settled.files.values():
         for file_name in (told,) if isinstance(told, str) else told.values():
             _require_inside(path, file_name)
-    return settled
+    return settled.model_copy(update={"files": _by_lab(path, course, settled)})
+
+
+def _by_lab(path: Path, course: Course, settled: Settled) -> dict[str, str | dict[str, str]]:
+    """The files by labs' full names and by students."""
+    files: dict[str, str | dict[str, str]] = {}
+    for key, told in settled.files.items():
+        if isinstance(told, str):
+            files[key] = told
+            continue
+        try:
+            lab = course.find_lab(key).name
+        except CourseError as error:
+            raise CourseError(f'{path}: [files."{key}"]: {error}; correct the name there') from None
+        before = files.get(lab, {})
+        files[lab] = {**(before if isinstance(before, dict) else {}), **told}
+    return files
 
 
 def _require_inside(path: Path, name: str) -> None:

@@ -114,7 +114,7 @@ def find_students(path: Path, course: Course, lab: Lab | None, out: Path | None)
     inside = [one for one in own if _is_class(one, course, lab_named(one.name, course))]
     if not is_class and not inside and (lab_folders(path, course) or has_exercise(path)):
         return _one(path, [Place(path)], lab, course)
-    settled = read_settled(path)
+    settled = read_settled(path, course)
     found = _Class({}, {}, [], [], [])
     _look(path, course, out, settled, found)
     for folder in inside:
@@ -136,7 +136,7 @@ def _notes(found: _Class) -> tuple[str, ...]:
 
 def _one(owner: Path, places: list[Place], lab: Lab | None, course: Course, student: str = "") -> Found:
     """One student alone, whose folder or file is `owner`, under the name that the class would give."""
-    settled = read_settled(owner.parent)
+    settled = read_settled(owner.parent, course)
     download = recognise(owner.parent, [one.name for one in sorted_out(owner.parent, course, None)[0]])
     students: dict[str, list[Place]] = {}
     names: dict[str, tuple[str, ...]] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
+import os
 import sqlite3
 from collections.abc import Generator, Iterable
 from dataclasses import replace
@@ -313,10 +315,34 @@ def test_lateness_is_taken_from_the_marks_and_stays_through_a_decision(
     assert "course.toml extends 01_tiny for nobody in this class: bnn" in done.stdout
     found = marks(tmp_path)["anna"]
     assert (found["points"], steps(tmp_path, "anna")) == (4, [3, 2])
-    assert found["message"] == "2 days late (due 2026-12-01 12:00 UTC): 20 % taken of 5 points"
+    assert found["message"] == (
+        "2 days late (2026-12-02 13:00 by the file's time on disk, due 2026-12-01 12:00 UTC): "
+        "20 % taken of 5 points"
+    )
     assert marks(tmp_path)["anton"]["points"] == 3
     run("override", "out", "anna", "1", "--step", "1", "--reason", "x")
     assert marks(tmp_path)["anna"]["points"] == 2.4
+
+
+def test_wherever_lateness_is_shown_it_is_said_where_the_time_is_from(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "course.toml").write_text(
+        '[late]\ntimezone = "UTC"\npercent_per_day = 10\n[late.deadlines]\n01 = "2026-12-01 12:00"\n'
+    )
+    moment = datetime(2026, 12, 2, 13, tzinfo=UTC).timestamp()
+    os.utime(tmp_path / "class" / "anna" / "exercise.py", (moment, moment))
+    done = run(*GRADE)
+    said = "2 days late (2026-12-02 13:00 by the file's time on disk, due 2026-12-01 12:00 UTC): 20 % taken"
+    assert said in marks(tmp_path)["anna"]["message"]
+    assert "2 days late (2026-12-02" in done.stdout
+    for file in ("report.html", "marks.csv", "students/anna.md", "students/anna.html"):
+        text = (tmp_path / "out" / file).read_text()
+        assert said in html.unescape(text), file
+    assert (
+        said
+        in json.loads((tmp_path / "out" / "gradescope" / "01_tiny" / "anna" / "results.json").read_text())[
+            "output"
+        ]
+    )
 
 
 # --- why -------------------------------------------------------------------------------------------------

@@ -85,6 +85,18 @@ def test_the_note_says_how_late_and_what_was_due(course: Course) -> None:
     assert found == Lateness(2, 20, "2 days late (due 2026-12-01 23:59 Europe/Berlin)")
 
 
+@pytest.mark.parametrize(
+    "source", ["the file's time on disk", "the file's time in the archive", "Gradescope's metadata"]
+)
+def test_the_note_says_where_the_time_is_from(course: Course, source: str) -> None:
+    found = lateness(policy(course), "01_tiny", "anna", datetime(2026, 12, 3, 11, tzinfo=UTC), False, source)
+    assert found is not None
+    assert found.note == f"2 days late (2026-12-03 12:00 by {source}, due 2026-12-01 23:59 Europe/Berlin)"
+    flagged = lateness(policy(course), "01_tiny", "anna", None, True, "a checkout does not say when")
+    assert flagged is not None
+    assert flagged.note.endswith("(the time is not known: a checkout does not say when)")
+
+
 def test_late_without_a_policy_a_deadline_or_a_time_is_only_flagged(course: Course) -> None:
     when = berlin("2027-01-01 00:00")
     assert lateness(None, "01_tiny", "anna", when, False) is None

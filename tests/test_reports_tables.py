@@ -194,7 +194,8 @@ def test_an_assignment_of_canvas_is_a_labs_by_its_name(columns: list[str], expec
 MOODLE = {
     "ada": {
         "Identifier": "Participant 12", "Full name": "Ada L", "Email address": "ada@x.org",
-        "Status": "Submitted", "Maximum Grade": "30.00", "Grade can be changed": "Yes", "Last modified (grade)": "-",
+        "Status": "Submitted", "Maximum Grade": "30.00", "Grade can be changed": "Yes",
+        "Last modified (grade)": "-",
     },
     "bob": {"Identifier": "Participant 13", "Full name": "=Bob"},
 }  # fmt: skip

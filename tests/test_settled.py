@@ -53,7 +53,7 @@ def test_a_named_file_that_is_not_there_withholds_the_mark(group: Path, course: 
     submission = only(group, course)
     assert (submission.source, submission.withheld) == (None, True)
     assert submission.message == (
-        "intake.toml names other.py, which is not in the hand-in; found exercise.py"
+        "intake.toml names other.py, which is not in the hand-in; found exercise.py; correct it there"
     )
 
 
@@ -85,9 +85,37 @@ def test_what_is_ignored_is_said(group: Path, course: Course) -> None:
 def test_what_is_spoken_of_and_not_there_is_said(group: Path, course: Course) -> None:
     put(group / "anna" / "exercise.py")
     put(group / "ben" / "exercise.py")
-    put(group / "intake.toml", 'ignore = ["x"]\n[files]\nbne = "a.py"\nanna = "exercise.py"\n')
+    text = 'ignore = ["x"]\n[students]\ncraa = "cara"\n[files]\nbne = "a.py"\nanna = "exercise.py"\n'
+    put(group / "intake.toml", f'{text}[files.01_tiny]\ndroa = "a.py"\n')
     found = find_submissions(group, course, course.labs[0])
-    assert found.notes == ("intake.toml speaks of what is not here: bne, x",)
+    assert found.notes == tuple(
+        f"intake.toml, {where}: not here: {name}; write it as `grader intake` does, or take it out"
+        for where, name in {
+            "ignore": "x",
+            "[students]": "craa",
+            "[files]": "bne",
+            '[files."01_tiny"]': "droa",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize("place", ["", "anna"])
+def test_a_lab_that_there_is_not_is_one_line(group: Path, course: Course, place: str) -> None:
+    put(group / "anna" / "exercise.py")
+    put(group / "intake.toml", '[files."01_tinny"]\nanna = "exercise.py"\n')
+    with pytest.raises(CourseError) as caught:
+        find_submissions(group / place, course, course.labs[0])
+    assert str(caught.value) == (
+        f"{group / 'intake.toml'}: [files.\"01_tinny\"]: there is no lab '01_tinny'; the labs are 01_tiny; "
+        "correct the name there"
+    )
+
+
+def test_a_labs_number_is_enough(group: Path, course: Course) -> None:
+    put(group / "anna" / "a.py", OTHER)
+    put(group / "anna" / "b.py", RIGHT)
+    put(group / "intake.toml", '[files."01"]\nanna = "b.py"\n[files."01_tiny"]\nben = "c.py"\n')
+    assert only(group, course).source == RIGHT
 
 
 def test_one_student_alone_is_settled_by_the_class(group: Path, course: Course) -> None:
