@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,13 +17,22 @@ TO_DO = "NotImplementedError"  # as often as this is in the code, it is at least
 
 
 def is_given(file: HandIn, lab: Lab) -> bool:
-    """Whether a file is the lab's own, whatever its comments, docstrings, blanks and line ends."""
+    """Whether a file is the lab's own, whatever its comments, docstrings, blanks and line ends.
+
+    That is the exercise under any name, or another file of the lab under its own.
+    """
     try:
         source, _ = read_source(file)
     except FileRefused:
         return False
-    own = (lab.exercise, lab.notebook) if file.suffix == ".ipynb" else (lab.exercise,)
-    return any(_is_same(source, path) for path in own if path.is_file())
+    own = {lab.exercise, lab.notebook if file.suffix == ".ipynb" else lab.folder / file.path.name}
+    return any(_is_same(source, path) for path in own if os.path.isfile(path))  # of any name
+
+
+def is_beside(file: HandIn, lab: Lab) -> bool:
+    """Whether a lab has a file of this name beside its exercise."""
+    name = file.path.name
+    return name != lab.exercise.name and os.path.isfile(lab.folder / name)
 
 
 @lru_cache(maxsize=16)  # one file is asked about several times in a row

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from grader.archives import list_archive
 from grader.course import Lab
 from grader.entries import EXERCISE, EXERCISES
-from grader.given import UNCHANGED, is_given
+from grader.given import UNCHANGED, is_beside, is_given
 from grader.handins import (
     IN_ARCHIVE,
     ON_DISK,
@@ -77,7 +77,7 @@ def pick(places: list[Place], lab: Lab, settled: str, only_inside: bool) -> Pick
     unused = [file for file in files if file in candidates or _is_candidate(file) or file.is_archive]
     unused = [file for file in unused + [one for one in loose if one not in unused] if file is not chosen]
     unused = [replace(file, remark=UNCHANGED) if file in given else file for file in unused]
-    unused = [file for file in unused if file.remark != UNCHANGED or file.suffix != ".ipynb"]  # the lab's own
+    unused = [file for file in unused if file.remark != UNCHANGED or not is_beside(file, lab)]
     if unused:
         remarks.insert(0, f"not used: {_listed(unused)}")
     return _picked(chosen, lab, remarks)

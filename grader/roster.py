@@ -131,11 +131,13 @@ def _settled(name: str, found: list[tuple[int, dict[str, str], Person]]) -> tupl
             )
             continue
         for row, (other, title, cell) in before.items():
-            doubt = (
-                f"{name}: rows {row} and {number} both have {title} {cell!r} and differ: correct the roster"
-            )
             students = ", ".join(sorted({person.student, other.student}))
-            notes.append(f"{doubt}; undecided until then: {students}")
+            notes.append(
+                f"{name}: rows {row} and {number} both have {title} {cell!r} and differ: correct the roster; "
+                f"undecided until then: {students}"
+            )
+            rows = f"rows {row} and {number} of the roster"
+            doubt = f"{rows} contradict each other: undecided until it is corrected"
             person = replace(person, doubt=doubt)
             people[other.student] = replace(people[other.student], doubt=doubt)
         for key in keys:

@@ -106,6 +106,23 @@ def test_the_labs_own_notebook_is_passed_over_and_a_changed_one_is_listed(
     assert only(group, course).message.startswith("taken from notebook.ipynb; read from a notebook")
 
 
+def test_a_whole_folder_of_the_lab_may_be_handed_in(group: Path, course: Course) -> None:
+    put(course.labs[0].folder / "notebook_source.py", "import exercise\n")
+    put(course.labs[0].notebook, notebook("import exercise"))
+    for path in course.labs[0].folder.iterdir():
+        put(group / "anna" / path.name, path.read_bytes())
+    assert "this is the unchanged exercise" in only(group, course).message
+    put(group / "anna" / "exercise.py", RIGHT)
+    assert only(group, course).message == ""
+    put(group / "anna" / "notebook_source.py", "import exercise\nx = 1\n")
+    assert only(group, course).message == "not used: notebook_source.py"
+
+
+def test_a_name_that_no_disk_could_have_costs_nothing(group: Path, course: Course) -> None:
+    put(group / "anna.zip", zipped({"exercise.py": RIGHT, f"{'n' * 3000}.py": "x = 1"}))
+    assert only(group, course).source == RIGHT
+
+
 # --- names -----------------------------------------------------------------------------------------------
 
 

@@ -220,13 +220,13 @@ def test_rows_that_contradict_each_other_leave_only_their_people_undecided(
         "undecided until then: cara, dora",
     )
     assert found.submissions[0].message == (
-        "roster.csv: rows 2 and 4 both have login 'anna' and differ: correct the roster"
+        "rows 2 and 4 of the roster contradict each other: undecided until it is corrected"
     )
 
 
 def test_two_of_one_name_in_different_groups_are_not_made_one(tmp_path: Path) -> None:
     (anna,) = read_roster(put(tmp_path / "roster.csv", "name,group\nAnna,1\nAnna,2\n")).people
-    assert "rows 2 and 3 both have" in anna.doubt
+    assert "rows 2 and 3 of the roster contradict each other" in anna.doubt
 
 
 def test_a_person_in_doubt_who_handed_in_nothing_is_undecided_too(group: Path, course: Course) -> None:
