@@ -6,7 +6,9 @@ Marks of students who were in an earlier run and are no longer there are kept, a
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from grader.intake import Intake
@@ -20,15 +22,15 @@ class Members(Store):
 
     def require_class(self, found: Intake) -> None:
         """GradebookError if what was found seems to be of another class than the marks that are here."""
-        here = {one.student for one in found.submissions}
+        here, place = {one.student for one in found.submissions}, self._place(found)
         for lab in sorted({one.lab for one in found.submissions}):
             folder = self._setting(f"class {lab}")
             known = self._current(lab) or self._current()
-            moved = folder not in (None, str(found.folder))
+            moved = folder not in (None, place)
             if moved or (found.whole and 2 * len(known & here) < min(len(known), len(here))):
+                where = f" from {os.path.normpath(self._home() / folder)}" if folder else ""
                 raise GradebookError(
-                    f"{self.path} may be of another class: it has marks for {_counted(known)}"
-                    f"{f' from {folder}' if folder else ''}, of whom {len(known & here)} are in "
+                    f"{self.path} may be of another class: it has marks for {_counted(known)}{where}, of whom {len(known & here)} are in "
                     f"{found.folder}; choose another --out, or, if this is the same class: --same-class"
                 )
 
@@ -37,7 +39,7 @@ class Members(Store):
         labs = sorted({one.lab for one in found.submissions})
         with self.transaction():
             for lab in labs:
-                self._set(f"class {lab}", str(found.folder))
+                self._set(f"class {lab}", self._place(found))
                 if found.whole:
                     self._db.execute("UPDATE marks SET gone = 1 WHERE lab = ?", (lab,))
             self._db.executemany(
@@ -58,6 +60,16 @@ class Members(Store):
         """The students of earlier runs who are in no lab's class any more, or not in that of every lab."""
         with self._one_line():
             return [name for (name,) in self._db.execute("SELECT DISTINCT student FROM marks WHERE gone")]
+
+    def _home(self) -> Path:
+        return Path(os.path.realpath(self.path.parent))
+
+    def _place(self, found: Intake) -> str:
+        """Where a class lies as seen from here, so that both can move together."""
+        try:
+            return os.path.relpath(found.folder, self._home())
+        except ValueError:  # on another drive
+            return str(found.folder)
 
     def _current(self, lab: str = "") -> set[str]:
         with self._one_line():

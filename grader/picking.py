@@ -80,7 +80,10 @@ def pick(places: list[Place], lab: Lab, settled: str, only_inside: bool) -> Pick
     unused = [file for file in unused if file.remark != UNCHANGED or not is_beside(file, lab)]
     if unused:
         remarks.insert(0, f"not used: {_listed(unused)}")
-    return _picked(chosen, lab, remarks)
+    try:
+        return _picked(chosen, lab, remarks)
+    except FileRefused as error:
+        return Picked(None, "; ".join([str(error), *remarks]))
 
 
 def _picked(chosen: HandIn, lab: Lab, remarks: list[str]) -> Picked:

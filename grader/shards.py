@@ -258,7 +258,7 @@ def _the_seed(read: _Read, folders: Sequence[Path], given: int | None, path: Pat
 
 def _require_same_gradebook(out: Path, seed: int) -> None:
     path = out / GRADEBOOK
-    if not path.is_file():
+    if not path.is_file() or path.stat().st_size == 0:  # said by whoever fills it
         return
     with Gradebook(path) as gradebook:
         if gradebook.class_seed() not in (None, seed):

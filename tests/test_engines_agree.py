@@ -31,7 +31,10 @@ CLASS = {
     "hana_odd": SOLUTION.replace("return x / 2", "print('\\x1b[31m'); raise ValueError('\\ud800 \\x00')"),
     "ina_right": SOLUTION,  # as anna's
 }
-TWO_FILES = {"exercise_1.py": SOLUTION, "exercise_2.py": STUB}  # withheld: a person must say which counts
+TWO_FILES = {
+    "exercise_1.py": SOLUTION,
+    "exercise_2.py": CLASS["ben_wrong"],
+}  # withheld: a person must say which counts
 
 
 @pytest.fixture(scope="module")

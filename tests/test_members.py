@@ -136,6 +136,14 @@ def test_the_same_class_by_another_path_is_the_same(run: Run, tmp_path: Path) ->
     assert run("grade", str(tmp_path / "class"), "--out", "out").returncode == 0
 
 
+def test_a_class_and_its_results_may_move_together(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "course").mkdir()
+    (tmp_path / "class").rename(tmp_path / "course" / "class")
+    assert run("grade", "course/class", "--out", "course/out").returncode == 0
+    (tmp_path / "course").rename(tmp_path / "renamed")
+    assert run("grade", "renamed/class", "--out", "renamed/out").returncode == 0
+
+
 # --- the columns of the roster ---------------------------------------------------------------------------
 
 

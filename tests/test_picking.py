@@ -72,7 +72,7 @@ def test_two_works_beside_the_stub_are_asked_about(group: Path, course: Course) 
 def test_work_that_cannot_be_read_is_said_and_not_hidden_by_the_stub(group: Path, course: Course) -> None:
     put(group / "anna" / "exercise.py", STUB)
     put(group / "anna" / "work.ipynb", "{broken")
-    assert only(group, course).message == "work.ipynb is not a notebook that can be read"
+    assert only(group, course).message == f"work.ipynb is not a notebook that can be read; {UNUSED}"
 
 
 @pytest.mark.parametrize("stub", [STUB, TOUCHED], ids=["as given", "touched"])
