@@ -161,7 +161,8 @@ def propose(
         seed = _class_seed(gradebook, None, False)
         coordinator = _Coordinator(course, gradebook, seed, findings or _policy_findings, settle)
         outcome = coordinator.grade_all(found, engine, on_progress or (lambda _: None))
-    return Proposal(outcome, tuple(changes), found)
+        notes = (*outcome.notes, *_was_empty(gradebook))
+    return Proposal(replace(outcome, notes=notes), tuple(changes), found)
 
 
 def accept(proposal: Proposal, out: Path) -> None:
@@ -332,13 +333,16 @@ def _class_seed(gradebook: Gradebook, given: int | None, reseed: bool) -> int:
 
 def _gradebook_notes(gradebook: Gradebook, found: Intake, out: Path) -> list[str]:
     """Lines on what the gradebook was, and on whom it keeps who is no longer in this class."""
-    notes = []
-    if gradebook.was_empty:
-        notes.append(
-            f"{gradebook.path} was an empty file, and is a new gradebook now; if it held marks, {AGAIN}"
-        )
     earlier = gradebook.earlier() if found.whole else []
-    return notes + ([earlier_note(earlier, f"grader report {shlex.quote(str(out))}")] if earlier else [])
+    notes = [earlier_note(earlier, f"grader report {shlex.quote(str(out))}")] if earlier else []
+    return [*_was_empty(gradebook), *notes]
+
+
+def _was_empty(gradebook: Gradebook) -> list[str]:
+    if not gradebook.was_empty:
+        return []
+    path = gradebook.path
+    return [f"{path} was an empty file, and is a new gradebook now; if it held marks, {AGAIN}"]
 
 
 def _kept_notes(kept: list[Change], path: Path, out: Path) -> list[str]:

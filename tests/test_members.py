@@ -166,9 +166,12 @@ def test_the_files_for_platforms_have_the_rosters_columns(run: Run, tmp_path: Pa
 # --- a gradebook without a byte --------------------------------------------------------------------------
 
 
-def test_an_empty_gradebook_that_is_filled_again_is_said(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [GRADE, ("regrade", "class", "--out", "out", "--yes")])
+def test_an_empty_gradebook_that_is_filled_again_is_said(
+    run: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     put(tmp_path / "out" / "gradebook.sqlite", b"")
-    done = run(*GRADE)
+    done = run(*command)
     assert "gradebook.sqlite was an empty file, and is a new gradebook now; if it held marks" in done.stdout
     assert "--class-seed N" in done.stdout
     assert "was an empty file" not in run(*GRADE).stdout
