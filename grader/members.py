@@ -31,7 +31,8 @@ class Members(Store):
                 where = f" from {os.path.normpath(self._home() / folder)}" if folder else ""
                 raise GradebookError(
                     f"{self.path} may be of another class: it has marks for {_counted(known)}{where}, "
-                    f"of whom {len(known & here)} are in {found.folder}; choose another --out, or, if this is the same class: --same-class"
+                    f"of whom {len(known & here)} are in {found.folder}; choose another --out, or, if this "
+                    "is the same class: --same-class"
                 )
 
     def enrol(self, found: Intake) -> None:

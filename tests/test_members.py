@@ -11,7 +11,7 @@ import pytest
 from grader import grading
 from tests.hand_ins import OTHER, put
 from tests.test_instructor import TextEngine
-from tests.tiny_course import Run, command_line, make_course
+from tests.tiny_course import LAB_TOML, Run, command_line, make_course
 
 GRADE = ("grade", "class", "--out", "out")
 SAME = "--same-class"
@@ -134,6 +134,21 @@ def test_the_same_class_by_another_path_is_the_same(run: Run, tmp_path: Path) ->
     (tmp_path / "link").symlink_to(tmp_path / "class")
     assert run("grade", "link", "--out", "out").returncode == 0
     assert run("grade", str(tmp_path / "class"), "--out", "out").returncode == 0
+
+
+def test_each_lab_of_a_class_may_have_a_folder_of_its_own(run: Run, tmp_path: Path) -> None:
+    put(tmp_path / "labs" / "02_next" / "lab.toml", LAB_TOML)
+    for student in ("anna", "ben", "new"):
+        put(tmp_path / "second" / student / "exercise.py")
+        put(tmp_path / "others" / f"x{student}" / "exercise.py")
+    assert run(*GRADE, "--lab", "01").returncode == 0
+    done = run("grade", "others", "--out", "out", "--lab", "02")
+    assert (
+        f"4 students from {tmp_path / 'class'}, of whom 0" not in done.stderr
+    )  # no folder is known of lab 02
+    assert "4 students, of whom 0 are in" in done.stderr
+    assert run("grade", "second", "--out", "out", "--lab", "02").returncode == 0
+    assert run(*GRADE, "--lab", "01").returncode == 0
 
 
 def test_a_class_and_its_results_may_move_together(run: Run, tmp_path: Path) -> None:
