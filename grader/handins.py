@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -44,6 +44,7 @@ class HandIn:
     """One file of a hand-in: its path below the hand-in, how a person would name it, and its bytes.
 
     `modified` is when it was written or handed in, as `dated` says; `remark` is what is odd about it.
+    `memo` keeps the source that was read, since several questions are asked about each file.
     """
 
     path: PurePosixPath
@@ -52,6 +53,7 @@ class HandIn:
     modified: datetime | None = None
     dated: str = ""
     remark: str = ""
+    memo: dict[str, tuple[str, list[str]]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def suffix(self) -> str:

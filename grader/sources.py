@@ -43,6 +43,13 @@ def read_source(file: HandIn) -> tuple[str, list[str]]:
 
     What can't be read as text, or as a notebook, is FileRefused with one line.
     """
+    if file.suffix not in file.memo:
+        file.memo[file.suffix] = _read(file)
+    text, notes = file.memo[file.suffix]
+    return text, [*notes]
+
+
+def _read(file: HandIn) -> tuple[str, list[str]]:
     data = file.read()
     for start, kind in OTHER_KINDS:
         if data.startswith(start):
