@@ -40,7 +40,8 @@ class Members(Store):
         labs = sorted({one.lab for one in found.submissions})
         with self.transaction():
             for lab in labs:
-                self._set(f"class {lab}", self._place(found))
+                if found.whole or self._setting(f"class {lab}") is None:
+                    self._set(f"class {lab}", self._place(found))
                 if found.whole:
                     self._db.execute("UPDATE marks SET gone = 1 WHERE lab = ?", (lab,))
             self._db.executemany(

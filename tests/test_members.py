@@ -117,6 +117,8 @@ def test_one_hand_in_of_another_class_is_refused_too(run: Run, tmp_path: Path) -
     put(tmp_path / "other" / "anna" / "exercise.py", OTHER)
     assert "may be of another class" in run("grade", "other/anna", "--out", "out").stderr
     assert run("grade", "class/anna", "--out", "out").returncode == 0
+    assert run("grade", "other/anna", "--out", "out", SAME).returncode == 0  # one that came by mail
+    assert run(*GRADE).returncode == 0
 
 
 def test_the_same_folder_with_other_names_is_refused(run: Run, tmp_path: Path) -> None:
