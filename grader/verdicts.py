@@ -18,6 +18,7 @@ GRADER_ERROR = "grader error"
 VERDICTS = (PASS, WRONG, ERROR, TO_DO, TIME_OUT, MEMORY, CRASHED, FORBIDDEN, MISSING, GRADER_ERROR)
 
 MESSAGE_LINES, MESSAGE_CHARS = 8, 200  # most lines of a message, most characters of a line
+SUBMISSION_CHARS = 400  # most characters of the line about a submission as a whole
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,8 @@ CASES = [
         "code-16-hard-coded-path",
         right("data = open('C:\\\\Users\\\\me\\\\data.csv').read()"),
         NONE,
+        withheld=ALL,
+        failed=NONE,
         said=("your own computer|own folder|can't be opened",),
     ),
     Case(
@@ -224,6 +226,27 @@ CASES = [
             """
         ),
         ALL,
+    ),
+    Case(
+        "own-lines-that-fail-where-it-is-graded",
+        right(
+            "DEVICE = torch.zeros(1).cuda().device",
+            end="""
+            assert torch.allclose(LayerNorm(3)(torch.ones(3)), torch.ones(3)), "my own check"
+            batches = [x for x in torch.utils.data.DataLoader([1.0, 2.0], num_workers=2)]
+            for batch in batches:
+                print(batch)
+            print("the rest is run")
+            """,
+        ),
+        ALL,
+        said=("left out: exercise.py line \\d+: .*no GPU", "AssertionError: my own check", "num_workers=0"),
+    ),
+    Case(
+        "own-class-that-fails-where-it-is-graded",
+        right(end="class Mine(nn.Module):\n    weight = torch.zeros(3).cuda()"),
+        NONE,
+        said=("exercise.py line \\d+: .*", "no GPU"),
     ),
     Case(
         "own-warning-turned-on",
