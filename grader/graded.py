@@ -51,7 +51,8 @@ def run_submission(
         load = _first_load(Program(source, path), left_out)
     except BaseException as error:
         return _write_all(frames, pack_end(_ended(error, path), IMPORTED))
-    _write_all(frames, pack_end(Ended(DONE, left_out_line(path, left_out)), IMPORTED))
+    said = left_out_line(path, left_out).replace("; ", ";\n")  # a frame's lines are short
+    _write_all(frames, pack_end(Ended(DONE, said), IMPORTED))
     for line in os.fdopen(commands, "rb"):
         command = json.loads(line)
         for place, stream in command["tests"]:
