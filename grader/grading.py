@@ -277,13 +277,14 @@ class _Coordinator:
     ) -> Basis:
         lab = self._labs[submission.lab]
         when, flagged = submission.submitted, submission.late_flag
+        said = [submission.message, "" if submission.withheld else judgement.message]  # it was no fair run
         return Basis(
             student=submission.student,
             lab=lab.name,
             key=key,
             source_hash=source_hash(submission.source),
             judgement=judgement,
-            note=one_line("; ".join(filter(None, [submission.message, judgement.message])), MOST_CHARS),
+            note=one_line("; ".join(filter(None, said)), MOST_CHARS),
             withheld=submission.withheld,
             findings=findings,
             lateness=lateness(self._policy, lab.name, submission.student, when, flagged),

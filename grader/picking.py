@@ -25,7 +25,7 @@ from grader.handins import (
 from grader.settled import SETTLED
 from grader.sources import read_source
 from grader.students import NEVER_AN_EXERCISE, Place, defines
-from grader.syntax_notes import syntax_note
+from grader.syntax_notes import newer_python, syntax_note
 
 LAB_FOLDER = re.compile(r"(\d\d)_")
 MOST_ARCHIVES = 3  # opened for one student
@@ -83,7 +83,7 @@ def _picked(chosen: HandIn, remarks: list[str]) -> Picked:
         notes.insert(0, f"taken from {chosen.label}")
     notes += [f"it is {chosen.remark}" if chosen.remark else "", syntax_note(source)]
     message = "; ".join(filter(None, [*notes, *remarks]))
-    return Picked(source, message, False, chosen.modified, chosen.dated)
+    return Picked(source, message, bool(newer_python(source)), chosen.modified, chosen.dated)
 
 
 def _settled(files: list[HandIn], wanted: str, remarks: list[str]) -> Picked:

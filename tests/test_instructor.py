@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sqlite3
+import sys
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -156,6 +158,23 @@ def test_a_decision_that_cannot_be_taken_is_one_line(
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert said in done.stderr
     assert steps(tmp_path, "ben") == [None, None]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python knows it")
+def test_what_needs_a_newer_python_is_undecided_and_not_zero(run: Run, tmp_path: Path) -> None:
+    hand_in(tmp_path, anton="x = t'{1}'\n" + SOLUTION, ben="x = t'\n" + SOLUTION)
+    run(*GRADE)
+    assert (steps(tmp_path, "anton"), marks(tmp_path)["anton"]["points"]) == ([None, None], 0)
+    assert re.fullmatch(
+        r"line 1: Python 3.14 or newer is needed for a template string; the grader runs Python 3\.\d+\.\d+: "
+        r"undecided until it is graded with Python 3.14",
+        marks(tmp_path)["anton"]["message"],
+    )
+    page = (tmp_path / "out" / "students" / "anton.md").read_text()
+    assert "Python 3" in page
+    assert "not marked yet" in page
+    assert run("override", "out", "anton", "2", "--step", "2", "--reason", "read it").returncode == 0
+    assert steps(tmp_path, "anton") == [None, 2]
 
 
 # --- points by hand --------------------------------------------------------------------------------------
