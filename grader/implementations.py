@@ -89,7 +89,7 @@ class Program:
         and gets an entry there; imports, functions and classes never are, and no end of the process is.
         """
         module = ModuleType(MODULE_NAME)
-        module.__file__ = str(self._path)
+        module.__file__, module.__package__ = str(self._path), ""
         sys.modules[MODULE_NAME] = module  # dataclasses and pickle look their module up
         for piece in self._pieces:
             try:

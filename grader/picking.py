@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -22,6 +23,7 @@ from grader.handins import (
     shown,
     single_file,
 )
+from grader.own_imports import imported_beside
 from grader.settled import SETTLED
 from grader.sources import read_source
 from grader.students import NEVER_AN_EXERCISE, Place, defines
@@ -74,15 +76,17 @@ def pick(places: list[Place], lab: Lab, settled: str, only_inside: bool) -> Pick
     unused = [file for file in unused + [one for one in loose if one not in unused] if file is not chosen]
     if unused:
         remarks.insert(0, f"not used: {_listed(unused)}")
-    return _picked(chosen, remarks)
+    return _picked(chosen, remarks, [file for file in files if file is not chosen], lab.rules.imports)
 
 
-def _picked(chosen: HandIn, remarks: list[str]) -> Picked:
+def _picked(
+    chosen: HandIn, remarks: list[str], beside: Sequence[HandIn] = (), known: Collection[str] = ()
+) -> Picked:
     source, notes = read_source(chosen)
     if _place_in_lab(chosen) not in EXERCISES:
         notes.insert(0, f"taken from {chosen.label}")
     notes += [f"it is {chosen.remark}" if chosen.remark else "", syntax_note(source)]
-    message = "; ".join(filter(None, [*notes, *remarks]))
+    message = "; ".join(filter(None, [*notes, imported_beside(source, beside, known), *remarks]))
     return Picked(source, message, bool(newer_python(source)), chosen.modified, chosen.dated)
 
 

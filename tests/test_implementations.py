@@ -113,6 +113,18 @@ def test_what_defines_or_ends_is_never_left_out(tmp_path: Path, source: str, sai
         load(write(tmp_path, source), [])
 
 
+def test_a_module_that_is_missing_is_named_with_what_to_do(tmp_path: Path) -> None:
+    what = "which is not part of the hand-in: only one file is graded, so put what it needs into that file"
+    with pytest.raises(
+        BrokenImplementation, match=rf"line 1: ModuleNotFoundError: .*; it imports `utils`, {what}"
+    ):
+        load(write(tmp_path, "from utils.norms import x\n"), [])
+    with pytest.raises(
+        BrokenImplementation, match="; it imports from a folder of its own: only one file is graded"
+    ):
+        load(write(tmp_path, "from .utils import x, y\n"), [])
+
+
 def test_what_was_left_out_is_named_where_it_may_be_the_reason(tmp_path: Path) -> None:
     path = write(tmp_path, "EPS = float('x')\ndef f(eps=EPS): ...\n")
     with pytest.raises(

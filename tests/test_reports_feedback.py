@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from grader.advice import SHARED
 from grader.reports.feedback import for_student, hand_in_line, without_values
 from grader.verdicts import (
     CRASHED,
@@ -136,6 +137,10 @@ ERRORS = [
 ]  # fmt: skip
 
 
+LACKS = f"it imports `utils`, which is not part of the hand-in: {SHARED}"
+NO_GPU = "there is no GPU here: take the device from the input, for example torch.zeros_like(x)"
+
+
 @pytest.mark.parametrize(("message", "left"), WRONG_MESSAGES)
 def test_a_wrong_value_is_told_in_words(message: str, left: str) -> None:
     assert for_student(Verdict("t", WRONG, message)) == left
@@ -198,6 +203,16 @@ def test_numbers_go_and_names_stay(text: str, left: str) -> None:
             "exercise.py line 3: Seed2026: 7",
             "exercise.py line 3: Seed2026: 7",
             "exercise.py line 3: an exception",
+        ),
+        (
+            f"exercise.py line 1: ModuleNotFoundError: No module named 'utils'; {LACKS}",
+            f"exercise.py line 1: ModuleNotFoundError: No module named 'utils'; {LACKS}",
+            f"exercise.py line 1: ModuleNotFoundError; {LACKS}",
+        ),
+        (
+            f"exercise.py line 9: AssertionError: 0.25; {NO_GPU}",
+            f"exercise.py line 9: AssertionError: 0.25; {NO_GPU}",
+            f"exercise.py line 9: AssertionError; {NO_GPU}",
         ),
         (
             "no test was run: the file stops Python itself (RuntimeError: 0.25)",

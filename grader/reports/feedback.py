@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 
 from grader import verdicts
+from grader.advice import SENTENCES, SHARED
 from grader.marking import Result
 from grader.reports.rows import common_error
 from grader.verdicts import Verdict, one_line
@@ -55,7 +56,8 @@ _LACKS = re.compile(r"[\w.-]+ defines no '(?P<name>\w+)'; the stub had it \(step
 _SKIPPED = "the exercise skipped its own test, which counts as not passed"
 _SAID = re.compile(r"\b(\w*(?:Error|Exception|Exit|Interrupt|Warning|Iteration))\b: [^;]*")
 _ENOUGH = 60  # characters that tell a message from another: the line about a hand-in may be cut
-_ADVICE = ("is a `return` missing in the exercise?", "the stub's signatures must stay as they were")
+_ADVICE = (*SENTENCES, "the stub's signatures must stay as they were")
+_IMPORTS = re.compile(rf"it imports `[\w.]{{1,60}}`, which is not part of the hand-in: {SHARED}")
 LOOKS_LIKE, OR = "looks like: ", ", or "
 SECTION = re.compile(r"→ README section \d+(?:\.\d+)*")
 _IN_WORDS = {
@@ -96,7 +98,10 @@ def hand_in_line(result: Result) -> str:
     line = result.message
     error = one_line(common_error(result).partition("\n")[0])
     if error and error[:_ENOUGH] in line:
-        return line.partition(error[:_ENOUGH])[0] + _exception(error)
+        # No input was there yet when the file could not be loaded: which module it lacks tells nothing.
+        lacks = _IMPORTS.findall(error)
+        told = [_exception(error), *(one for one in _ADVICE if one in error), *lacks]
+        return line.partition(error[:_ENOUGH])[0] + "; ".join(told)
     return _SAID.sub(r"\1", line)
 
 
