@@ -55,4 +55,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             points INTEGER NOT NULL, max_points INTEGER NOT NULL, message TEXT NOT NULL, steps TEXT NOT NULL,
             marked TEXT NOT NULL, replaced TEXT NOT NULL, lowered INTEGER NOT NULL)""",
     ),
+    (
+        "ALTER TABLE reviews ADD COLUMN line INTEGER",
+    ),  # of the findings that it decides; NULL: all of the step
 )
