@@ -190,7 +190,8 @@ class Examination:
     def _decide(self, wanted: Wanted, values: list[object], ended: Ended, seconds: float) -> Decision:
         """What is decided of a test; a value that can't even be compared is wrong, and ends nothing here."""
         try:
-            return decide(self.knowledge.lab, wanted, values, ended, seconds)
+            source = self._source.decode("utf-8", "replace")
+            return decide(self.knowledge.lab, wanted, values, ended, seconds, source)
         except Exception as error:
             message = f"a value that can't be compared ({type(error).__name__})"
             return Decision(Verdict(wanted.test.name, WRONG, message, seconds))

@@ -168,6 +168,12 @@ def test_what_another_step_lacks_is_named(run_pytest: Run, exercise: Path) -> No
     assert last.startswith("next: step 2 (Halving): write double (step 1); see")
 
 
+def test_what_is_to_be_compiled_stays_as_it_is(run_pytest: Run, exercise: Path) -> None:
+    compiled = SOLUTION.replace("def half", "@torch.compile(dynamic=True)\ndef half")
+    exercise.write_text("import torch\n" + compiled.replace("def double", "@torch.compile\ndef double"))
+    assert "4 passed" in run_pytest(LAB).stdout
+
+
 def test_a_missing_name_leaves_the_other_steps_running(run_pytest: Run, exercise: Path) -> None:
     exercise.write_text("def double(x):\n    return 2 * x\n")
     done = run_pytest(LAB)

@@ -131,6 +131,14 @@ ERRORS = [
         "the exercise defines no 'lr_wsd', which the stub had",
     ),
     (
+        "exercise.py defines no 'lr_wsd'; it has 'lr_wds'; the stub had it (step 6)",
+        "the exercise defines no 'lr_wsd', which the stub had; it has 'lr_wds'",
+    ),
+    (
+        "exercise.py line 9: ForbiddenCall: torch's layer_norm is the finished thing: write it yourself",
+        "exercise.py line 9: a call of something that the lab asks you to write yourself",
+    ),
+    (
         "the exercise skipped its own test, which counts as not passed",
         "the exercise skipped its own test, which counts as not passed",
     ),
@@ -158,6 +166,13 @@ def test_other_verdicts_tell_nothing_that_the_exercise_said(kind: str) -> None:
     told = for_student(Verdict("t", kind, "to do: 0.25 secret\nsecret\n  in the test, line 3: secret"))
     assert told
     assert not re.search(r"secret|\d", told)
+
+
+def test_a_forbidden_call_is_told_with_its_line_alone() -> None:
+    message = "exercise.py line 40: ForbiddenCall: 0.25 secret\n  → README section 4"
+    assert for_student(Verdict("t", FORBIDDEN, message)) == (
+        "exercise.py line 40: a call of something that the lab asks you to write yourself\n→ README section 4"
+    )
 
 
 def test_the_named_mistake_and_where_to_read_stay() -> None:

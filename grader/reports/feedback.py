@@ -52,7 +52,10 @@ _SYNTAX = re.compile(  # what Python says of a file that it can't read; the file
     r"|unterminated string literal|unterminated triple-quoted string literal|'return' outside function))"
     r"(?:\W.*)?"
 )
-_LACKS = re.compile(r"[\w.-]+ defines no '(?P<name>\w+)'; the stub had it \(step \d+\)")
+_LACKS = re.compile(
+    r"[\w.-]+ defines no '(?P<name>\w+)'(?P<near>; it has '\w+')?; the stub had it \(step \d+\)"
+)
+_FORBIDDEN = re.compile(r"(?P<place>exercise\.py line \d{1,5}: )ForbiddenCall: .*")
 _SKIPPED = "the exercise skipped its own test, which counts as not passed"
 _SAID = re.compile(r"\b(\w*(?:Error|Exception|Exit|Interrupt|Warning|Iteration))\b: [^;]*")
 _ENOUGH = 60  # characters that tell a message from another: the line about a hand-in may be cut
@@ -110,7 +113,8 @@ def _first_line(kind: str, first: str, rest: list[str]) -> str:
         return _difference(first, rest[0] if rest else "")
     if kind == verdicts.ERROR:
         return _exception(first)
-    return _IN_WORDS.get(kind, "not passed")
+    found = _FORBIDDEN.fullmatch(first) if kind == verdicts.FORBIDDEN else None
+    return (found["place"] if found else "") + _IN_WORDS.get(kind, "not passed")
 
 
 def _difference(first: str, second: str) -> str:
@@ -134,7 +138,9 @@ def _exception(first: str) -> str:
     if first == _SKIPPED:
         return first
     if found := _LACKS.fullmatch(first):
-        return f"the exercise defines no {found['name']!r}, which the stub had"
+        return f"the exercise defines no {found['name']!r}, which the stub had{found['near'] or ''}"
+    if found := _FORBIDDEN.fullmatch(first):
+        return found["place"] + _IN_WORDS[verdicts.FORBIDDEN]
     if found := _SYNTAX.fullmatch(first):
         return found["told"]
     found = _RAISED.fullmatch(first)

@@ -100,6 +100,13 @@ CASES = [
         said=("defines no 'cross_entropy'", "crossentropy"),
     ),
     Case(
+        "own-functions-compiled",
+        right(end="nothing = torch.compile(nn.Linear(2, 2), mode='max-autotune')(torch.ones(1, 2))")
+        .replace("def newton_schulz(", "@torch.compile\ndef newton_schulz(")
+        .replace("def cross_entropy(", "@torch.compile(fullgraph=True)\ndef cross_entropy("),
+        ALL,
+    ),
+    Case(
         "own-signature-changed",
         right().replace(
             "def lr_wsd(\n    step: int, max_lr: float, min_lr: float,",
