@@ -38,7 +38,8 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
     (("recursionerror",), "a function calls itself without an end"),
 )
 
-SHARED = "only one file is graded, so put what it needs into that file"
+SHARED = "only one file is graded, so put what it needs into it"
+LACKS = f"which is not part of the hand-in (nor installed here): {SHARED}"
 RELATIVE = f"it imports from a folder of its own: {SHARED}"
 RETURN = "is a `return` missing in the exercise?"
 
@@ -56,7 +57,7 @@ def advice(error: BaseException) -> list[str]:
     if isinstance(error, PermissionError):
         return ["  files outside the submission's own folder can't be opened here; it needs none"]
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return [f"  it imports `{one_line(error.name)}`, which is not part of the hand-in: {SHARED}"]
+        return [f"  it imports `{one_line(error.name)}`, {LACKS}"]
     if isinstance(error, ImportError) and "relative import" in said:
         return [f"  {RELATIVE}"]
     found = [sentence for words, sentence in _ADVICE if any(word in said for word in words)]

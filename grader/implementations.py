@@ -15,7 +15,7 @@ from types import CodeType, ModuleType
 from grader.advice import advice
 from grader.checks import MissingName
 from grader.course import CourseError, Lab, Mistake
-from grader.verdicts import one_line
+from grader.verdicts import SUBMISSION_CHARS, one_line
 
 MODULE_NAME = "implementation_under_test"
 
@@ -60,7 +60,7 @@ class _Piece:
         kind, said = type(error).__name__, one_line(error)
         what_to_do = [line.strip() for line in advice(error)]
         text = kind if what_to_do or not said else f"{kind}: {said}"
-        return "; ".join([f"line {self.node.lineno}: {text}", *what_to_do])
+        return one_line("; ".join([f"line {self.node.lineno}: {text}", *what_to_do]), SUBMISSION_CHARS)
 
 
 class Program:
@@ -108,8 +108,11 @@ class Program:
 
     def _broken(self, error: BaseException, left_out: list[str]) -> BrokenImplementation:
         """What ended the load; what was left out before comes first, since it may be the reason."""
-        told = [describe_error(error, self._path), *(line.strip() for line in advice(error))]
-        return BrokenImplementation("; ".join([*(f"{self._path.name} {one}" for one in left_out[:1]), *told]))
+        described, what_to_do = describe_error(error, self._path), [line.strip() for line in advice(error)]
+        if isinstance(error, ImportError) and what_to_do:  # which says more, and there is room for one
+            described = described.partition(f": {one_line(error)}")[0]
+        first = [f"{self._path.name} {one}" for one in left_out[:1]]
+        return BrokenImplementation("; ".join([*first, described, *what_to_do]))
 
     def _name_what_is_missing(self, module: ModuleType) -> None:
         name_of_file = self._path.name

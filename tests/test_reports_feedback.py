@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from grader.advice import SHARED
+from grader.advice import LACKS
 from grader.reports.feedback import for_student, hand_in_line, without_values
 from grader.verdicts import (
     CRASHED,
@@ -145,7 +145,6 @@ ERRORS = [
 ]  # fmt: skip
 
 
-LACKS = f"it imports `utils`, which is not part of the hand-in: {SHARED}"
 NO_GPU = "there is no GPU here: take the device from the input, for example torch.zeros_like(x)"
 
 
@@ -220,9 +219,9 @@ def test_numbers_go_and_names_stay(text: str, left: str) -> None:
             "exercise.py line 3: an exception",
         ),
         (
-            f"exercise.py line 1: ModuleNotFoundError: No module named 'utils'; {LACKS}",
-            f"exercise.py line 1: ModuleNotFoundError: No module named 'utils'; {LACKS}",
-            f"exercise.py line 1: ModuleNotFoundError; {LACKS}",
+            f"exercise.py line 1: ModuleNotFoundError; it imports `my_{'utils' * 6}`, {LACKS}",
+            f"exercise.py line 1: ModuleNotFoundError; it imports `my_{'utils' * 6}`, {LACKS}",
+            f"exercise.py line 1: ModuleNotFoundError; it imports `my_{'utils' * 6}`, {LACKS}",
         ),
         (
             f"exercise.py line 9: AssertionError: 0.25; {NO_GPU}",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 
 from grader import verdicts
-from grader.advice import SENTENCES, SHARED
+from grader.advice import LACKS, SENTENCES
 from grader.marking import Result
 from grader.reports.rows import common_error
 from grader.verdicts import Verdict, one_line
@@ -43,7 +43,7 @@ _DETAILS = (  # how the second line of a message begins, and what of it is told
     ("has ", "the length differs"),
     ("is ", "it is of another type than expected"),
 )
-_RAISED = re.compile(r"(?P<place>(?:[\w.-]+ line \d+: )?)(?P<type>\w+)(?:: .*)?")
+_RAISED = re.compile(r"(?P<place>(?:[\w.-]+ line \d+: )?)(?P<type>\w+)(?:[:;] .*)?")
 _PLACE = re.compile(r"(?P<place>[\w.-]+ line \d+: ).*")
 _SYNTAX = re.compile(  # what Python says of a file that it can't read; the file's own text follows
     r"(?P<told>[\w.-]+ line \d+: (?:invalid syntax|unexpected indent|unexpected EOF while parsing"
@@ -60,7 +60,7 @@ _SKIPPED = "the exercise skipped its own test, which counts as not passed"
 _SAID = re.compile(r"\b(\w*(?:Error|Exception|Exit|Interrupt|Warning|Iteration))\b: [^;]*")
 _ENOUGH = 60  # characters that tell a message from another: the line about a hand-in may be cut
 _ADVICE = (*SENTENCES, "the stub's signatures must stay as they were")
-_IMPORTS = re.compile(rf"it imports `[\w.]{{1,60}}`, which is not part of the hand-in: {SHARED}")
+_IMPORTS = re.compile(rf"it imports `[\w.]{{1,60}}`, {re.escape(LACKS)}")
 LOOKS_LIKE, OR = "looks like: ", ", or "
 SECTION = re.compile(r"→ README section \d+(?:\.\d+)*")
 _IN_WORDS = {
