@@ -49,7 +49,10 @@ _SYNTAX = re.compile(  # what Python says of a file that it can't read; the file
     r"(?P<told>[\w.-]+ line \d+: (?:invalid syntax|unexpected indent|unexpected EOF while parsing"
     r"|unindent does not match any outer indentation level|inconsistent use of tabs and spaces in indentation"
     r"|'[(\[{]' was never closed|unmatched '[)\]}]'|expected ':'|expected an indented block"
-    r"|unterminated string literal|unterminated triple-quoted string literal|'return' outside function))"
+    r"|unterminated string literal|unterminated triple-quoted string literal|'return' outside function"
+    r"|from __future__ imports must occur at the beginning of the file|invalid decimal literal"
+    r"|expected 'except' or 'finally' block|unexpected character after line continuation character"
+    r"|positional argument follows keyword argument|Missing parentheses in call to 'print'))"
     r"(?:\W.*)?"
 )
 _LACKS = re.compile(
