@@ -126,7 +126,7 @@ ERRORS = [
     ("0.25 0.5", "an error"),
     ("exercise.py line 13: '(' was never closed: x = f(2", "exercise.py line 13: '(' was never closed"),
     (
-        "exercise.py line 9: from __future__ imports must occur at the beginning of the file: from __future__",
+        "exercise.py line 9: from __future__ imports must occur at the beginning of the file: from x",
         "exercise.py line 9: from __future__ imports must occur at the beginning of the file",
     ),
     ("exercise.py line 9: invalid syntax: x = = 2", "exercise.py line 9: invalid syntax"),
