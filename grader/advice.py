@@ -38,6 +38,14 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
     (("recursionerror",), "a function calls itself without an end"),
 )
 
+SHARED = "only one file is graded, so put what it needs into it"
+LACKS = f"which is not part of the hand-in (nor installed here): {SHARED}"
+RELATIVE = f"it imports from a folder of its own: {SHARED}"
+RETURN = "is a `return` missing in the exercise?"
+
+# All that never says more than that it fits.
+SENTENCES = (*(sentence for _, sentence in _ADVICE), RELATIVE, RETURN)
+
 
 def advice(error: BaseException) -> list[str]:
     """The sentences that fit an exception; none if there is nothing to add."""
@@ -48,7 +56,11 @@ def advice(error: BaseException) -> list[str]:
         return ["  what the library has finished is yours to write"]
     if isinstance(error, PermissionError):
         return ["  files outside the submission's own folder can't be opened here; it needs none"]
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return [f"  it imports `{one_line(error.name)}`, {LACKS}"]
+    if isinstance(error, ImportError) and "relative import" in said:
+        return [f"  {RELATIVE}"]
     found = [sentence for words, sentence in _ADVICE if any(word in said for word in words)]
     if isinstance(error, TypeError) and "nonetype" in said:
-        found.append("is a `return` missing in the exercise?")
+        found.append(RETURN)
     return [f"  {sentence}" for sentence in found[:1]]

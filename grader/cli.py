@@ -90,7 +90,7 @@ def hint(
 
 
 for _command in cli_class.COMMANDS:
-    app.command()(_command)
+    app.command(context_settings=cli_class.SETTINGS.get(_command))(_command)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from enum import StrEnum
 from importlib.util import find_spec
@@ -11,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from grader.commands import command_line
 from grader.course import Course, CourseError, Lab
-from grader.showing import agrees, list_findings, open_gradebook, report_class, show_proposal
+from grader.showing import (
+    agrees,
+    list_findings,
+    open_gradebook,
+    report_class,
+    show_change,
+    show_proposal,
+)
 from grader.terminal import console, open_course, say
 from grader.verdicts import printable
 
@@ -144,10 +151,8 @@ def merge(
         say(
             f"{len(merged.missing)} without a result: {names}{f' and {rest} more' if rest > 0 else ''}", "red"
         )
-        command = ["grader", "grade", str(path), "--out", str(out)]
-        command += ["--lab", lab] if lab else []
-        command += ["--roster", str(roster)] if roster else []
-        say(f"to grade them here, or run their shards again and merge: {shlex.join(command)}", "dim")
+        command = command_line("grade", path, out, chosen, roster)
+        say(f"to grade them here, or run their shards again and merge: {command}", "dim")
         raise typer.Exit(1)
 
 
@@ -185,8 +190,9 @@ def regrade(
     for note in proposal.outcome.notes:
         say(note, "yellow")
     show_proposal(proposal)
-    if proposal.differing and not yes and not agrees():
-        say("no mark was replaced; to replace them: --yes", "yellow")
+    if proposal.differing and not yes and not agrees("replace these marks?"):
+        again = command_line("regrade", path, out, chosen, roster)
+        say(f"no mark was replaced; to replace them: {again} --yes", "yellow")
         raise typer.Exit(1)
     accept(proposal, out)
     if proposal.differing:
@@ -208,12 +214,14 @@ def review(
     out: ResultsArgument,
     student: Annotated[str | None, typer.Argument(help="whose findings (default: all)")] = None,
     step: Annotated[int | None, typer.Option(help="this step (default: all that wait)")] = None,
+    line: Annotated[int | None, typer.Option(help="this line, for all steps that wait for it")] = None,
     lab: OneLabOption = None,
     accept: Annotated[bool, typer.Option("--accept", help="the tests count")] = False,
     reject: Annotated[bool, typer.Option("--reject", help="the step is worth 0")] = False,
     reason: ReasonOption = "",
+    yes: Annotated[bool, typer.Option("--yes", help="accept what is worth 0 without asking")] = False,
 ) -> None:
-    """List the findings that withhold marks, or decide those of a student's step.
+    """List the findings that withhold marks, or decide those of a student's line or step.
 
     A decision holds for exactly the source that was looked at.
     """
@@ -231,11 +239,19 @@ def review(
     if accept and reject:
         raise CourseError("--accept or --reject, not both")
     if student is None:
-        raise CourseError(f"say whose findings: grader review {out} STUDENT --step N --accept --reason TEXT")
+        raise CourseError(f"say whose findings: grader review {out} STUDENT --line N --accept --reason TEXT")
     with open_gradebook(out) as gradebook:
         basis, found = remarking.find_basis(gradebook, course, student, lab)
-        result = remarking.review(gradebook, basis, found, step, accept, reason)
-    report_class(course, out, [result])
+        why_not = remarking.without_a_pass(basis) if accept and not yes else ""
+        if why_not:
+            say(f"no test of {printable(basis.student)} passed: {why_not}", "yellow")
+            say("accepted, these steps are no longer undecided but worth 0 points", "yellow")
+            if not agrees("accept all the same?"):
+                say("nothing was decided; to accept all the same: --yes", "yellow")
+                raise typer.Exit(1)
+        change = remarking.review(gradebook, basis, found, step, accept, reason, line)
+    report_class(course, out, [change.new])
+    show_change(change)
 
 
 def override(
@@ -258,8 +274,9 @@ def override(
     course = open_course()
     with open_gradebook(out) as gradebook:
         basis, found = remarking.find_basis(gradebook, course, student, lab)
-        result = remarking.override(gradebook, basis, found, step, points, reason)
-    report_class(course, out, [result])
+        change = remarking.override(gradebook, basis, found, step, points, reason)
+    report_class(course, out, [change.new])
+    show_change(change)
 
 
 def why(
@@ -290,6 +307,8 @@ def intake(path: ClassArgument, lab: LabOption = None, roster: RosterOption = No
 
 
 COMMANDS: tuple[Callable[..., Any], ...] = (grade, merge, intake, regrade, review, override, why, report)
+# `-1` is a number there, which is refused in words, and no option.
+SETTINGS: dict[Callable[..., Any], dict[str, Any]] = {override: {"ignore_unknown_options": True}}
 
 
 def _dask_engine(name: EngineName, jobs: int, scheduler: str | None, require_jail: bool) -> DaskEngine | None:
@@ -333,10 +352,7 @@ def _grade_shard(
             f"{part.failed} of them failed by the grader's own fault: the same command runs them again", "red"
         )
     _say_reruns(dask)
-    say(
-        f"when all shards are done: grader merge {shlex.quote(str(path))} --out {shlex.quote(str(out))}",
-        "dim",
-    )
+    say(f"when all shards are done: {command_line('merge', path, out, lab, roster)}", "dim")
 
 
 def _say_reruns(dask: DaskEngine | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from grader.oracle import Wanted
 from grader.verdicts import MESSAGE_LINES, Verdict, one_line
 from grader.wire import DONE, Ended
 
+WORD = re.compile(r"\w+")
+LACKS = re.compile(r"(?P<file>exercise\.py) defines no '(?P<name>\w+)'(?:; it has '(?P<near>\w+)')?")
 NAMED = "  looks like: "  # how the line begins that names a mistake
 
 
@@ -23,7 +26,9 @@ class Decision:
     failure: tuple[int, Check] | None = None
 
 
-def decide(lab: Lab, wanted: Wanted, values: Sequence[object], ended: Ended, seconds: float) -> Decision:
+def decide(
+    lab: Lab, wanted: Wanted, values: Sequence[object], ended: Ended, seconds: float, source: str = ""
+) -> Decision:
     """Compare the values of one test, in order, with what its checks want.
 
     Passed is only what the values show: every planned check's value arrived, and agrees. How the test says it
@@ -40,14 +45,16 @@ def decide(lab: Lab, wanted: Wanted, values: Sequence[object], ended: Ended, sec
             verdict = Verdict(test, verdicts.WRONG, message, seconds, check=one_line(expectation.what))
             return Decision(verdict, (index, comparison.check))
     if ended.outcome != DONE:
-        return _stopped(lab, wanted, len(values), ended, section, seconds)
+        return _stopped(lab, wanted, len(values), ended, section, seconds, source)
     if len(values) != len(wanted.expectations):
         message = f"{len(values)} checks arrived, {len(wanted.expectations)} are planned"
         return Decision(Verdict(test, verdicts.MISSING, message, seconds))
     return Decision(Verdict(test, verdicts.PASS, "", seconds))
 
 
-def _stopped(lab: Lab, wanted: Wanted, checks: int, ended: Ended, section: str, seconds: float) -> Decision:
+def _stopped(
+    lab: Lab, wanted: Wanted, checks: int, ended: Ended, section: str, seconds: float, source: str
+) -> Decision:
     """The verdict of a test that an exception has left."""
     test, said = wanted.test.name, ended.text or ended.error or "it stopped"
     if ended.outcome == verdicts.TO_DO:
@@ -55,10 +62,23 @@ def _stopped(lab: Lab, wanted: Wanted, checks: int, ended: Ended, section: str, 
     known = (verdicts.FORBIDDEN, verdicts.MEMORY)
     outcome = ended.outcome if ended.outcome in known else verdicts.ERROR
     if ended.error == "MissingName":
-        said = f"{one_line(said)}; the stub had it (step {lab.step_of(test).number})"
+        said = _missing(said, lab, lab.step_of(test).number, source)
     message = "\n".join([*said.splitlines()[: MESSAGE_LINES - 1], section])
     failure = (checks, Check("", False, 0.0, f"raised {ended.error}"))
     return Decision(Verdict(test, outcome, message, seconds), failure)
+
+
+def _missing(said: str, lab: Lab, step: int, source: str) -> str:
+    """What is said of a name that the file lacks: in the grader's own words, since students read it.
+
+    It is the submission's process that says it. Only names that stand in the solution and in the file as it
+    was handed in are passed on: others could carry what the process has seen.
+    """
+    found = LACKS.fullmatch(one_line(said))
+    if found is None or found["name"] not in WORD.findall(lab.solution.read_text(encoding="utf-8")):
+        return said
+    near = f"; it has {found['near']!r}" if found["near"] in WORD.findall(source) else ""
+    return f"{found['file']} defines no {found['name']!r}{near}; the stub had it (step {step})"
 
 
 def named(decision: Decision, ids: Sequence[str], names: dict[str, str]) -> Verdict:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grader.verdicts import Finding
+
 
 @dataclass(frozen=True)
 class Review:
-    """A person has looked at the findings of a step: its tests count (accepted), or it is worth nothing."""
+    """A person has looked at the findings of a step: its tests count (accepted), or it is worth nothing.
+
+    With a `line`, only at those of this line; what is decided later counts more.
+    """
 
     step: int
     accepted: bool
     reason: str
+    line: int | None = None
+
+    def decides(self, finding: Finding) -> bool:
+        return self.step == finding.step and self.line in (None, finding.line)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,10 @@ class Change:
         return self.old is not None and lowers(self.old, self.new)
 
     @property
+    def raised(self) -> bool:
+        return self.old is not None and lowers(self.new, self.old)
+
+    @property
     def in_points(self) -> bool:
         """Whether any points differ; those of a mark that is new do."""
         return self.old is None or _points(self.old) != _points(self.new)
@@ -41,11 +45,12 @@ class Change:
         who = printable(f"{self.new.student}, {self.new.lab}")
         if self.old is None:
             return [f"{who}: new: {number(self.new.points)} of {self.new.max_points} points"]
-        lowered = " (lowered)" if self.lowered else ""
+        ways = [word for word, true in (("lowered", self.lowered), ("raised", self.raised)) if true]
+        how = f" ({', '.join(ways)})" if ways else ""
         before = {step.step: step for step in self.old.steps}
         after = {step.step: step for step in self.new.steps}
         lines = [self._step_line(before.get(step), after.get(step)) for step in sorted({*before, *after})]
-        head = f"{who}: {number(self.old.points)} → {number(self.new.points)} points{lowered}"
+        head = f"{who}: {number(self.old.points)} → {number(self.new.points)} points{how}"
         return [head, *filter(None, lines)]
 
     def _step_line(self, old: StepMarks | None, new: StepMarks | None) -> str:

@@ -23,7 +23,17 @@ from grader.process import in_words
 from grader.server import Order
 from grader.settings import stream
 from grader.spawning import AnyServer, Submitted
-from grader.verdicts import CRASHED, ERROR, GRADER_ERROR, MISSING, TIME_OUT, WRONG, Verdict, one_line
+from grader.verdicts import (
+    CRASHED,
+    ERROR,
+    GRADER_ERROR,
+    MISSING,
+    SUBMISSION_CHARS,
+    TIME_OUT,
+    WRONG,
+    Verdict,
+    one_line,
+)
 from grader.wire import END, IMPORTED, READY, BadFrame, Ended
 
 MOST_ENDS = 3  # processes that a submission may hang or end before its remaining tests are given up
@@ -159,9 +169,9 @@ class Examination:
         self._receive(process, READY, "start", self.limits.start_seconds)
         imported = self._receive(process, IMPORTED, "import", self.limits.import_seconds)
         if imported.error:
-            self.message = one_line(imported.text)
+            self.message = one_line(imported.text, SUBMISSION_CHARS)
             return self._decide_rest(ERROR, imported.text or imported.error)
-        self.message = self.message or one_line(imported.text)
+        self.message = self.message or one_line(imported.text, SUBMISSION_CHARS)
         process.command(tests=self._told(order, self.knowledge.seed))
         for place in order:
             wanted = self.knowledge.wanted[place]
@@ -180,7 +190,8 @@ class Examination:
     def _decide(self, wanted: Wanted, values: list[object], ended: Ended, seconds: float) -> Decision:
         """What is decided of a test; a value that can't even be compared is wrong, and ends nothing here."""
         try:
-            return decide(self.knowledge.lab, wanted, values, ended, seconds)
+            source = self._source.decode("utf-8", "replace")
+            return decide(self.knowledge.lab, wanted, values, ended, seconds, source)
         except Exception as error:
             message = f"a value that can't be compared ({type(error).__name__})"
             return Decision(Verdict(wanted.test.name, WRONG, message, seconds))

@@ -270,9 +270,10 @@ class Gradebook(Members):
     def add_review(self, basis: Basis, review: Review) -> None:
         """Store what a person decided about the findings of a step of exactly this source."""
         self._decide(
-            "INSERT INTO reviews (student, lab, step, source_hash, accepted, reason, who, decided) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(basis.student, basis.lab, review.step, basis.source_hash, review.accepted, review.reason),
+            "INSERT INTO reviews (student, lab, step, source_hash, accepted, reason, line, who, decided) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(basis.student, basis.lab, review.step, basis.source_hash),
+            *(review.accepted, review.reason, review.line),
         )
 
     def add_override(
@@ -290,13 +291,16 @@ class Gradebook(Members):
             self._db.execute(statement, (*values, _user(), _now()))
 
     def _reviews(self, basis: Basis) -> tuple[Review, ...]:
-        """The latest review of each step of this source."""
+        """The latest review of each step and line of this source, the latest of all last."""
         rows = self._rows(
-            "SELECT step, accepted, reason FROM reviews WHERE student = ? AND lab = ? AND source_hash = ? "
-            "ORDER BY id",
+            "SELECT step, accepted, reason, line FROM reviews "
+            "WHERE student = ? AND lab = ? AND source_hash = ? ORDER BY id DESC",
             *(basis.student, basis.lab, basis.source_hash),
         )
-        return tuple({step: Review(step, bool(accepted), why) for step, accepted, why in rows}.values())
+        latest: dict[tuple[int, int | None], Review] = {}
+        for step, accepted, why, line in rows:
+            latest.setdefault((step, line), Review(step, bool(accepted), why, line))
+        return tuple(reversed(latest.values()))
 
     def _overrides(self, student: str, lab: str) -> tuple[Override, ...]:
         rows = self._rows(

@@ -8,31 +8,32 @@ depends on it.
 
 from __future__ import annotations
 
-import ast
 import gc
 import json
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 
 from grader.advice import advice
 from grader.bans import ForbiddenCall
 from grader.checks import MissingName, sending
-from grader.implementations import BrokenImplementation, compile_source, describe_error, run_code
+from grader.implementations import (
+    BrokenImplementation,
+    Program,
+    describe_error,
+    left_out_line,
+    ran_out_of_memory,
+)
 from grader.settings import put_back, restored, snapshot
 from grader.testfile import Namespace, Planned, call
 from grader.verdicts import ERROR, FORBIDDEN, MEMORY, TO_DO, one_line
 from grader.wire import DONE, END, IMPORTED, Ended, pack_end, pack_value
 
 SLOW_IMPORT = 0.05  # seconds; a file that takes longer is loaded once, not once a test
-MOST_LEFT_OUT = 20  # statements
-# Statements that define nothing which the tests ask for.
-PASSING = (ast.Expr, ast.Assert, ast.For, ast.If, ast.With, ast.Try, ast.While, ast.Assign, ast.AugAssign)
-OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc")
 
 
 def run_submission(
@@ -47,61 +48,37 @@ def run_submission(
     left_out: list[str] = []
     sys.breakpointhook = lambda *arguments, **options: None  # a forgotten breakpoint() waits for nobody
     try:
-        load = _first_load(compile_source(source, path), source, path, left_out)
+        load = _first_load(Program(source, path), left_out)
     except BaseException as error:
         return _write_all(frames, pack_end(_ended(error, path), IMPORTED))
-    _write_all(frames, pack_end(Ended(DONE, "; ".join(left_out)), IMPORTED))
+    said = left_out_line(path, left_out).replace("; ", ";\n")  # a frame's lines are short
+    _write_all(frames, pack_end(Ended(DONE, said), IMPORTED))
     for line in os.fdopen(commands, "rb"):
         command = json.loads(line)
         for place, stream in command["tests"]:
             _write_all(frames, _run_test(load, path, namespace, plan[place], stream))
 
 
-def _first_load(code: CodeType, source: bytes, path: Path, left_out: list[str]) -> Callable[[], ModuleType]:
+def _first_load(program: Program, left_out: list[str]) -> Callable[[], ModuleType]:
     """Load the file once; return what gives a test its module: a fresh one, unless loading takes long.
 
-    A statement at the top that compares the student's work with a finished operator, which can't be called
-    here, is left out; `left_out` says so.
+    `left_out` gets an entry for each statement at the top that fails, as one does that compares the student's
+    work with a finished operator, which can't be called here.
     """
     before, began = snapshot(), time.perf_counter()
-    try:
-        module: ModuleType | None = run_code(code, path)
-    except NotImplementedError:
-        module = None  # each test that needs what is missing will say so
-    except BrokenImplementation as broken:
-        put_back(before)
-        shorter = _without_comparison(source, path, broken.error)
-        follows = isinstance(broken.error, NameError) and left_out  # it used what was left out before
-        forbidden = isinstance(broken.error, ForbiddenCall)
-        if shorter is None or not (forbidden or follows) or len(left_out) == MOST_LEFT_OUT:
-            raise
-        left_out.append(f"left out: {broken}")
-        return _first_load(compile_source(shorter, path), shorter, path, left_out)
+    module: ModuleType | None = None
+    with suppress(NotImplementedError):  # each test that needs what is missing will say so
+        module = program.run(left_out)
     slow, tidy = time.perf_counter() - began > SLOW_IMPORT, snapshot() == before
     put_back(before)
     if slow and module is not None:
         return lambda: module
-    return lambda: run_code(code, path) if tidy else _fresh_and_put_back(code, path)
+    return lambda: program.run([]) if tidy else _fresh_and_put_back(program)
 
 
-def _without_comparison(source: bytes, path: Path, error: BaseException | None) -> bytes | None:
-    """The source without the statement at its top that made a forbidden call; None if that isn't the case."""
-    if not isinstance(error, ForbiddenCall | NameError):
-        return None
-    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    at = [line for code, line in frames if code.co_filename == str(path) and code.co_name == "<module>"]
-    for node in ast.parse(source).body if at else ():
-        if node.lineno <= at[0] <= (node.end_lineno or node.lineno) and isinstance(node, PASSING):
-            lines = source.decode("utf-8-sig").split("\n")
-            for place in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[place] = ""
-            return "\n".join(lines).encode()
-    return None
-
-
-def _fresh_and_put_back(code: CodeType, path: Path) -> ModuleType:
+def _fresh_and_put_back(program: Program) -> ModuleType:
     with restored():
-        return run_code(code, path)
+        return program.run([])
 
 
 def _hide_grader() -> None:
@@ -138,9 +115,7 @@ def _ended(error: BaseException, path: Path) -> Ended:
 def _outcome(error: BaseException, path: Path) -> str:
     if isinstance(error, ForbiddenCall):
         return FORBIDDEN
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
-    ):
+    if ran_out_of_memory(error):
         return MEMORY
     if isinstance(error, NotImplementedError) and _raised_in(error, path):
         return TO_DO

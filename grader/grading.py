@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 import grader
+from grader.commands import command_line
 from grader.course import Course, CourseError, Lab
 from grader.differences import Change
 from grader.engine import Engine, LocalEngine, WorkItem
@@ -107,11 +108,14 @@ def grade(
     SIGTERM and SIGHUP raise it as Ctrl-C does, when this runs in the main thread.
     """
     kept: list[Change] = []
+    raised: list[Change] = []
 
     def settle(gradebook: Gradebook, change: Change) -> Result:
         if change.old is not None and change.lowered and change.same_source:
             kept.append(change)
             return change.old
+        if change.raised and change.same_source:
+            raised.append(change)
         gradebook.store_mark(change.basis, change.new)
         return change.new
 
@@ -125,7 +129,8 @@ def grade(
         coordinator = _Coordinator(course, gradebook, seed, findings or _policy_findings, settle)
         outcome = coordinator.grade_all(found, engine, on_progress or (lambda _: None))
         notes = _gradebook_notes(gradebook, found, out)
-    return replace(outcome, notes=(*outcome.notes, *notes, *_kept_notes(kept, path, out)))
+    again = command_line("regrade", path, out, lab, roster)
+    return replace(outcome, notes=(*outcome.notes, *notes, *_kept_notes(kept, again), *_raised_notes(raised)))
 
 
 def propose(
@@ -291,13 +296,14 @@ class _Coordinator:
     ) -> Basis:
         lab = self._labs[submission.lab]
         late = (submission.submitted, submission.late_flag, submission.submitted_from)
+        said = [submission.message, "" if submission.withheld else judgement.message]  # it was no fair run
         return Basis(
             student=submission.student,
             lab=lab.name,
             key=key,
             source_hash=source_hash(submission.source),
             judgement=judgement,
-            note=one_line("; ".join(filter(None, [submission.message, judgement.message])), MOST_CHARS),
+            note=one_line("; ".join(filter(None, said)), MOST_CHARS),
             withheld=submission.withheld,
             findings=findings,
             lateness=lateness(self._policy, lab.name, submission.student, *late),
@@ -345,16 +351,22 @@ def _was_empty(gradebook: Gradebook) -> list[str]:
     return [f"{path} was an empty file, and is a new gradebook now; if it held marks, {AGAIN}"]
 
 
-def _kept_notes(kept: list[Change], path: Path, out: Path) -> list[str]:
+def _kept_notes(kept: list[Change], again: str) -> list[str]:
     """Lines on the marks that would be lower though nothing else was handed in."""
     if not kept:
         return []
     count = f"{len(kept)} mark{'s' * (len(kept) > 1)}"
     return [
-        f"{count} would be lower for the same source; the old ones stay. To replace them: "
-        f"grader regrade {shlex.quote(str(path))} --out {shlex.quote(str(out))}",
+        f"{count} would be lower for the same source; the old ones stay. To replace them: {again}",
         *(line for change in kept for line in change.lines()),
     ]
+
+
+def _raised_notes(raised: list[Change]) -> list[str]:
+    """Lines on the marks that are higher now though nothing else was handed in."""
+    are = "marks are" if len(raised) > 1 else "mark is"
+    head = [f"{len(raised)} {are} higher than before for the same source"] if raised else []
+    return [*head, *(line for change in raised for line in change.lines())]
 
 
 def look(item: WorkItem, findings: FindingsOf | None = None) -> tuple[Finding, ...]:

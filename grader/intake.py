@@ -29,7 +29,8 @@ class Submission:
     """What one student handed in for one lab.
 
     `source` is the text to judge, None if there is none; `message` is "" or one line that says what was
-    unusual or why there is none. `withheld`: a person must first say which file counts.
+    unusual or why there is none. `withheld`: a person must first say which file counts, or
+    grade it with a newer Python.
     `submitted` is when it came, as far as `submitted_from` can tell; `late_flag`: the system that it was
     handed in to calls it late.
     """

@@ -92,7 +92,6 @@ def mark(
     makes the lab's points 0. Then lateness takes its part; points by hand for the whole lab replace the sum.
     The message says all of this.
     """
-    reviewed = {review.step: review for review in reviews}
     by_hand = {override.step: override for override in overrides}
     outcomes = [
         _outcome(
@@ -100,7 +99,7 @@ def mark(
             verdicts,
             withheld,
             tuple(one for one in findings if one.step == step.number),
-            reviewed.get(step.number),
+            reviews,
             by_hand.get(step.number),
         )
         for step in lab.steps
@@ -138,22 +137,25 @@ def _outcome(
     verdicts: Sequence[Verdict],
     withheld: bool,
     findings: tuple[Finding, ...],
-    review: Review | None,
+    reviews: Sequence[Review],
     override: Override | None,
 ) -> _Outcome:
     """Decide one step: by hand, else by what a person must still say, else by a review, else by its tests."""
-    place = f"step {step.number}"
     if override is not None:
         state = "passed" if override.points > 0 or not step.points else "not passed"
-        note = f"{place}: {number(override.points)} points by hand: {override.reason}"
+        note = f"{number(override.points)} points by hand: {override.reason}"
         return _Outcome(step, state, number(override.points), note)
     if withheld:
         return _Outcome(step, "undecided", None)
-    if findings and review is None:
-        return _Outcome(step, "undecided", None, findings=findings)
-    if findings and review is not None and not review.accepted:
-        return _Outcome(step, "not passed", 0, f"{place}: rejected by a person: {review.reason}")
-    note = f"{place}: accepted by a person: {review.reason}" if findings and review is not None else ""
+    decided = {one: next((r for r in reversed(reviews) if r.decides(one)), None) for one in findings}
+    accepted = list(dict.fromkeys(r.reason for r in decided.values() if r is not None and r.accepted))
+    rejected = [review.reason for review in decided.values() if review is not None and not review.accepted]
+    waiting = tuple(one for one, review in decided.items() if review is None)
+    if rejected:
+        return _Outcome(step, "not passed", 0, f"rejected by a person: {rejected[0]}")
+    if waiting:
+        return _Outcome(step, "undecided", None, findings=waiting)
+    note = f"accepted by a person: {', '.join(accepted)}" if accepted else ""
     state = _state(step, verdicts)
     points = {"passed": step.points, "not passed": 0, "undecided": None}[state]
     return _Outcome(step, state, points, note, failed=state == "undecided")
@@ -176,7 +178,11 @@ def _step_marks(outcome: _Outcome) -> StepMarks:
 
 def _notes(outcomes: Sequence[_Outcome]) -> list[str]:
     """What is to say about steps, each thing once."""
-    notes = [outcome.note for outcome in outcomes]
+    noted: dict[str, list[int]] = {}  # steps by what is said of them
+    for outcome in outcomes:
+        if outcome.note:
+            noted.setdefault(outcome.note, []).append(outcome.step.number)
+    notes = [f"step {_listed(steps)}: {note}" for note, steps in noted.items()]
     failed = [outcome.step.number for outcome in outcomes if outcome.failed]
     if failed:
         notes.append(f"the grader failed in step {_listed(failed)} and gives no mark there: grade again")

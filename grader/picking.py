@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -25,10 +26,11 @@ from grader.handins import (
     shown,
     single_file,
 )
+from grader.own_imports import imported_beside
 from grader.settled import SETTLED
 from grader.sources import read_source
 from grader.students import Place, defines, never_an_exercise
-from grader.syntax_notes import syntax_note
+from grader.syntax_notes import newer_python, syntax_note
 
 LAB_FOLDER = re.compile(r"(\d\d)_")
 MOST_ARCHIVES = 3  # opened for one student
@@ -81,20 +83,20 @@ def pick(places: list[Place], lab: Lab, settled: str, only_inside: bool) -> Pick
     if unused:
         remarks.insert(0, f"not used: {_listed(unused)}")
     try:
-        return _picked(chosen, lab, remarks)
+        return _picked(chosen, lab, remarks, [file for file in files if file is not chosen])
     except FileRefused as error:
         return Picked(None, "; ".join([str(error), *remarks]))
 
 
-def _picked(chosen: HandIn, lab: Lab, remarks: list[str]) -> Picked:
+def _picked(chosen: HandIn, lab: Lab, remarks: list[str], beside: Sequence[HandIn] = ()) -> Picked:
     source, notes = read_source(chosen)
     if is_given(chosen, lab):
         notes.append(f"this is {UNCHANGED}")
     if _place_in_lab(chosen) not in EXERCISES:
         notes.insert(0, f"taken from {chosen.label}")
     notes += [f"it is {chosen.remark}" if chosen.remark else "", syntax_note(source)]
-    message = "; ".join(filter(None, [*notes, *remarks]))
-    return Picked(source, message, False, chosen.modified, chosen.dated)
+    message = "; ".join(filter(None, [*notes, imported_beside(source, beside, lab.rules.imports), *remarks]))
+    return Picked(source, message, bool(newer_python(source)), chosen.modified, chosen.dated)
 
 
 def _settled(files: list[HandIn], lab: Lab, wanted: str, remarks: list[str]) -> Picked:

@@ -23,7 +23,13 @@ from grader.advice import advice
 from grader.comparison import Check
 from grader.course import CourseError, Lab, find_root, load_lab
 from grader.diagnosis import SketchBook
-from grader.implementations import BrokenImplementation, apply_mistake, describe_error, load
+from grader.implementations import (
+    BrokenImplementation,
+    apply_mistake,
+    describe_error,
+    left_out_line,
+    load,
+)
 from grader.progress import next_line, step_states
 from grader.timing import TimedOut, time_limit
 from grader.verdicts import Verdict
@@ -34,6 +40,7 @@ IMPLEMENTATION = pytest.StashKey[Path]()
 SKETCHES = pytest.StashKey[SketchBook | None]()
 LOG = pytest.StashKey[checks.Log]()
 FAILURE = pytest.StashKey[tuple[int, Check]]()  # place of the check that failed in the test, the check
+LEFT_OUT = pytest.StashKey[dict[str, str]]()  # lab name → the line on what was left out of its file
 VERDICTS = pytest.StashKey[dict[str, tuple[Lab, list[Verdict]]]]()  # by lab name, in order
 
 TEST_SECONDS = 60.0  # a test of a lab takes a second at most; after this, the exercise hangs
@@ -55,6 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     settings.spare_the_compiler()
     config.stash[VERDICTS] = {}
+    config.stash[LEFT_OUT] = {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -163,7 +171,11 @@ def lab(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     settings.seed_globals(settings.stream(request.config.getoption("--seed"), item.name))
     with settings.restored():
         with settings.restored():  # what the import changes must not reach the test either
-            module = load(item.stash[IMPLEMENTATION])
+            left_out: list[str] = []
+            module = load(item.stash[IMPLEMENTATION], left_out)
+        if left_out:
+            line = left_out_line(item.stash[IMPLEMENTATION], left_out)
+            request.config.stash[LEFT_OUT].setdefault(item.stash[LAB].name, line)
         yield module
 
 
@@ -336,6 +348,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(
                 f"  step {state.step.number}  {state.step.title:<34} {state.text:<26} {points}"
             )
+        if lab.name in config.stash[LEFT_OUT]:
+            terminalreporter.line(config.stash[LEFT_OUT][lab.name], yellow=True)
         try:
             SketchBook.load(lab.sketches)
         except ValueError as error:

@@ -78,7 +78,7 @@ SYS = _names("""
 NOT_FOR_LABS = frozenset(
     f"{module}.{name}"
     for module, names in {
-        "torch": """ao classes compile compiler contrib cpp cpp_extension distributed export from_file fx hub
+        "torch": """ao classes compiler contrib cpp cpp_extension distributed export from_file fx hub
             jit library load monitor multiprocessing ops onnx overrides package quantization save
             serialization storage""",
         "torch.cuda": "CUDAPluggableAllocator",

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from grader.course import Course, CourseError, Lab
 from grader.decisions import Review
+from grader.differences import Change
 from grader.gradebook import Basis, Gradebook
-from grader.marking import Result
+from grader.marking import number
 from grader.verdicts import one_line, printable
 
 MOST_LISTED = 8
@@ -44,38 +45,70 @@ def find_basis(gradebook: Gradebook, course: Course, student: str, lab: str | No
     return basis, course.find_lab(wanted)
 
 
-def review(
-    gradebook: Gradebook, basis: Basis, lab: Lab, step: int | None, accepted: bool, reason: str
-) -> Result:
-    """Decide the findings of a step, or of all steps that wait for it; return the marks that follow.
+def without_a_pass(basis: Basis) -> str:
+    """Why no test of a submission has passed, so that accepting it gives 0; "" if one has."""
+    judgement = basis.judgement
+    if any(verdict.passed for verdict in judgement.verdicts):
+        return ""
+    said = [judgement.message, *(verdict.message for verdict in judgement.verdicts)]
+    return one_line(next(filter(None, said), "no test was run"))
 
-    Accepted, a step gets what its tests earned; rejected, it is worth 0. This holds for exactly this source.
+
+def review(
+    gradebook: Gradebook,
+    basis: Basis,
+    lab: Lab,
+    step: int | None,
+    accepted: bool,
+    reason: str,
+    line: int | None = None,
+) -> Change:
+    """Decide the findings of a line, of a step, or of all steps that wait; return what follows for the marks.
+
+    Accepted, a step gets what its tests earned, once all its lines are; rejected, it is worth 0. This holds
+    for exactly this source.
     """
     reason = _reason(reason)
-    found = {one.step for one in basis.findings}
-    if step is None:
+    if line is not None and step is not None:
+        raise CourseError("give --line, for all steps that wait for it, or --step; not both")
+    found = {one.step for one in basis.findings if line in (None, one.line)}
+    if line is not None:
+        steps = sorted(found)
+    elif step is None:
         result = gradebook.result(basis.student, basis.lab)
         steps = sorted({one.step for one in result.findings}) if result is not None else []
     else:
         steps = [lab.find_step(str(step)).number]
     if not found.issuperset(steps) or not steps:
         where = f"step {step} of {basis.student}" if step is not None else basis.student
+        where = f"line {line} of {basis.student}" if line is not None else where
         raise CourseError(
             f"{where} has no finding to decide for {lab.name}; to give points by hand: grader override"
         )
     with gradebook.transaction():
         for one in steps:
-            gradebook.add_review(basis, Review(one, accepted, reason))
+            gradebook.add_review(basis, Review(one, accepted, reason, line))
         return _mark_again(gradebook, basis, lab, steps)
 
 
 def override(
     gradebook: Gradebook, basis: Basis, lab: Lab, step: int | None, points: float | None, reason: str
-) -> Result:
-    """Give points by hand for a step, or for the lab (no step), or take them back (None)."""
+) -> Change:
+    """Give points by hand for a step, or for the lab (no step), or take them back (None).
+
+    A step can't get more than it has; the lab as a whole can.
+    """
     if points is not None and not (math.isfinite(points) and points >= 0):
         raise CourseError(f"points by hand are a number from 0 on, not {points:g}")
-    chosen = None if step is None else lab.find_step(str(step)).number
+    chosen = None
+    if step is not None:
+        found = lab.find_step(str(step))
+        chosen = found.number
+        if points is not None and points > found.points:
+            raise CourseError(
+                f"step {chosen} ({found.title}) has {found.points} points, and {number(points)} are more; "
+                "for points on top of the lab leave --step out"
+            )
     reason = "" if points is None else _reason(reason)
     with gradebook.transaction():
         gradebook.add_override(basis.student, basis.lab, chosen, points, reason)
@@ -89,7 +122,7 @@ def _reason(text: str) -> str:
     return reason
 
 
-def _mark_again(gradebook: Gradebook, basis: Basis, lab: Lab, steps: list[int]) -> Result:
+def _mark_again(gradebook: Gradebook, basis: Basis, lab: Lab, steps: list[int]) -> Change:
     """Store the marks that follow now, unless the lab has changed so that other steps would change along.
 
     `basis` was read before the transaction; if another grader has stored a new hand-in meanwhile, nothing is.
@@ -106,4 +139,4 @@ def _mark_again(gradebook: Gradebook, basis: Basis, lab: Lab, steps: list[int]) 
             f"{lab.name} has changed since {basis.student} was graded: first grade, or regrade, the class"
         )
     gradebook.store_mark(basis, new)
-    return new
+    return Change(lab, basis, basis, old, new)

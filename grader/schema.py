@@ -55,6 +55,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             points INTEGER NOT NULL, max_points INTEGER NOT NULL, message TEXT NOT NULL, steps TEXT NOT NULL,
             marked TEXT NOT NULL, replaced TEXT NOT NULL, lowered INTEGER NOT NULL)""",
     ),
-    # 1: of an earlier run, and no longer in the class
-    ("ALTER TABLE marks ADD COLUMN gone INTEGER NOT NULL DEFAULT 0",),
+    (
+        # 1: of an earlier run, and no longer in the class
+        "ALTER TABLE marks ADD COLUMN gone INTEGER NOT NULL DEFAULT 0",
+        # of the findings that it decides; NULL: all of the step
+        "ALTER TABLE reviews ADD COLUMN line INTEGER",
+    ),
 )

@@ -12,9 +12,10 @@ import typer
 
 from grader.course import Course, CourseError
 from grader.terminal import console, say, spinner
-from grader.verdicts import printable
+from grader.verdicts import by_line, printable
 
 if TYPE_CHECKING:
+    from grader.differences import Change
     from grader.gradebook import Gradebook
     from grader.grading import Proposal
     from grader.marking import Result
@@ -88,41 +89,46 @@ def show_proposal(proposal: Proposal) -> None:
     differing = proposal.differing
     in_points = [change for change in differing if change.in_points]
     for change in in_points:
-        for line in change.lines():
-            say(line, "red" if change.lowered else "")
-    lowered = sum(change.lowered for change in in_points)
+        show_change(change)
+    counts = {
+        "lowered": sum(change.lowered for change in in_points),
+        "raised": sum(change.raised for change in in_points),
+    }
+    ways = ", ".join(f"{count} {way}" for way, count in counts.items() if count)
     say(
-        f"{len(in_points)} marks would change ({lowered} lowered), "
+        f"{len(in_points)} mark{'s' * (len(in_points) != 1)} would change{f' ({ways})' if ways else ''}, "
         f"{len(differing) - len(in_points)} only in messages or tests, "
         f"{len(proposal.changes) - len(differing)} stay as they are"
     )
 
 
-def agrees() -> bool:
+def show_change(change: Change) -> None:
+    """What changes for a student, a few lines; nothing where no points do."""
+    for line in change.lines() if change.in_points else ():
+        say(line, "red" if change.lowered else "green" if change.raised else "")
+
+
+def agrees(question: str) -> bool:
     """Ask on a terminal; where nobody can answer, the answer is no."""
     try:
-        return typer.confirm("replace these marks?")
+        return typer.confirm(question)
     except typer.Abort:
         return False
 
 
 def list_findings(results: Sequence[Result], out: Path) -> None:
-    """One line a finding, below a line that says whose step it withholds."""
+    """One line a place, with the steps that wait for it, below a line that says whose submission it is."""
     waiting = [result for result in results if result.findings]
     for result in waiting:
-        titles = {step.step: step.title for step in result.steps}
-        for step in sorted({one.step for one in result.findings}):
-            say(printable(f"{result.student}, {result.lab}, step {step} ({titles[step]})"), "bold")
-            for one in (one for one in result.findings if one.step == step):
-                where = f"line {one.line}" if one.line else "the file"
-                say(f"  {where}: {printable(one.rule)}: {printable(one.text)}")
+        say(printable(f"{result.student}, {result.lab}"), "bold")
+        for place in by_line(result.findings):
+            where = f"line {place.line}" if place.line else "the file (line 0)"
+            steps = f"step {', '.join(map(str, place.steps))}"
+            say(f"  {where}: {printable(place.rule)}: {printable(place.text)}  ({steps})")
     if not waiting:
         say("no finding waits for a decision", "green")
         return
     first = waiting[0]
-    student = shlex.quote(printable(first.student))
-    say(
-        f"to decide: grader review {out} {student} --step {first.findings[0].step} --lab {first.lab[:2]} "
-        "--accept (or --reject) --reason TEXT",
-        "dim",
-    )
+    whose = f"{shlex.quote(str(out))} {shlex.quote(printable(first.student))} --line {first.findings[0].line}"
+    decision = f"--lab {first.lab[:2]} --accept (or --reject) --reason TEXT"
+    say(f"to decide: grader review {whose} {decision}", "dim")

@@ -8,6 +8,8 @@ import sys
 import unicodedata
 import warnings
 
+from grader.newer_syntax import older
+
 MOST_CHARS = 1 << 18  # longer texts are no hand-written exercise, and are not parsed here
 
 # What a word processor or a web page writes for a character of Python; "" where it should just go.
@@ -39,14 +41,6 @@ PYTHON_2 = (
     (r"parameters cannot be parenthesized", "parentheses among the parameters", "write them one by one"),
     (r"^[^`]*`[^`]+`", "backquotes", "write repr(...)"),
 )
-NEWER = (
-    ((3, 12), r"f-string expression part cannot include", "a backslash or comment in an f-string's braces"),
-    ((3, 12), r"\b[rR]?[fF][rR]?([\"'])[^\"']*\{[^}]*\1", "quotes of the same kind in an f-string"),
-    ((3, 12), r"^\s*type\s+\w+\s*(\[.*\])?\s*=", "a type statement"),
-    ((3, 12), r"^\s*(async\s+def|def|class)\s+\w+\s*\[", "type parameters in brackets"),
-    ((3, 14), r"\b[rR]?[tT][rR]?[\"']", "a template string"),
-    ((3, 14), r"\bexcept\s+[\w.]+\s*(,\s*[\w.]+\s*)+:", "several exceptions without parentheses"),
-)
 NOT_CODE = (
     (r"^(<<<<<<<|=======|>>>>>>>)", "a mark that git leaves where two versions meet; keep one of them"),
     (r"^\s*```", "a line of Markdown; delete it"),
@@ -65,7 +59,29 @@ def syntax_note(source: str) -> str:
         return ""
     lines = source.split("\n")
     line = lines[error.lineno - 1] if 0 < error.lineno <= len(lines) else ""
-    return _named(error, error.lineno, line[:1000])
+    return newer_python(source) or _named(error, error.lineno, line[:1000])
+
+
+def newer_python(source: str) -> str:
+    """Return one line on what in `source` needs a newer Python than this one; "" if it needs none.
+
+    A text that no Python could read needs none: everything else in it must be right.
+    """
+    if len(source) > MOST_CHARS or syntax_error(source) is None:
+        return ""
+    found = older(source)
+    newer = [one for one in found.features if one.version > sys.version_info[:2]] if found else []
+    if not found or not newer:
+        return ""
+    expressions = "".join(f" ({one}\n)\n" for one in found.expressions)
+    if syntax_error(found.text) or syntax_error(f"async def read():\n{expressions} pass"):
+        return ""
+    first = max(newer, key=lambda one: one.version)
+    needed = ".".join(map(str, first.version))
+    return (
+        f"line {first.line}: Python {needed} or newer is needed for {first.what}; the grader runs Python "
+        f"{platform.python_version()}: undecided until it is graded with Python {needed}"
+    )
 
 
 def syntax_error(source: str) -> SyntaxError | None:
@@ -96,13 +112,6 @@ def _named(error: SyntaxError, number: int, line: str) -> str:
     for pattern, what, instead in PYTHON_2:
         if re.search(pattern, said, re.MULTILINE):
             return f"line {number}: this is Python 2 ({what}); {instead}"
-    for version, pattern, what in NEWER:
-        if sys.version_info < version and re.search(pattern, said, re.MULTILINE):
-            needed = ".".join(map(str, version))
-            return (
-                f"line {number}: Python {needed} or newer is needed for {what}; "
-                f"the grader runs Python {platform.python_version()}"
-            )
     return ""
 
 

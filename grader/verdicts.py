@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 PASS = "pass"
@@ -18,6 +19,7 @@ GRADER_ERROR = "grader error"
 VERDICTS = (PASS, WRONG, ERROR, TO_DO, TIME_OUT, MEMORY, CRASHED, FORBIDDEN, MISSING, GRADER_ERROR)
 
 MESSAGE_LINES, MESSAGE_CHARS = 8, 200  # most lines of a message, most characters of a line
+SUBMISSION_CHARS = 400  # most characters of the line about a submission as a whole
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,32 @@ class Finding:
     rule: str  # a few words: "import outside the list"
     line: int  # 0: the file as a whole
     text: str  # the line itself, printable
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line that a person should look at, with all steps that wait for it."""
+
+    line: int  # 0: the file as a whole
+    steps: tuple[int, ...]
+    rule: str  # of several, all
+    text: str
+
+
+def by_line(findings: Iterable[Finding]) -> list[Place]:
+    """Findings line by line: one line that many steps wait for is one thing to look at."""
+    lines: dict[int, list[Finding]] = {}
+    for one in findings:
+        lines.setdefault(one.line, []).append(one)
+    return [
+        Place(
+            line,
+            tuple(dict.fromkeys(one.step for one in found)),
+            ", ".join(dict.fromkeys(one.rule for one in found)),
+            found[0].text,
+        )
+        for line, found in lines.items()
+    ]
 
 
 def function_name(test: str) -> str:

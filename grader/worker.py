@@ -18,7 +18,7 @@ from grader.course import CourseError, Lab
 from grader.files import private_folder
 from grader.limits import Limits
 from grader.process import TICK, Process, clean
-from grader.verdicts import GRADER_ERROR, VERDICTS, Verdict, one_line
+from grader.verdicts import GRADER_ERROR, SUBMISSION_CHARS, VERDICTS, Verdict, one_line
 
 EXAMINER = "grader.examiner"  # the module of the other side
 SPARE_SECONDS = 60.0  # beyond a submission's own time, until the trusted process itself counts as stuck
@@ -105,7 +105,7 @@ class Examiner:
             return Judgement(tuple(Verdict(test, GRADER_ERROR, message) for test in self.tests), message)
         return Judgement(
             tuple(_verdict(one) for one in answer["verdicts"]),
-            one_line(answer["message"]),
+            one_line(answer["message"], SUBMISSION_CHARS),
             float(answer["seconds"]),
             str(answer["output"]),
             self.layers,

@@ -64,6 +64,25 @@ def test_a_self_test_against_the_finished_thing_costs_nothing(examiner: Examiner
     assert "compared" in judgement.output
 
 
+FAILING = """
+assert lr_wsd(0, 1.0, 0.1, 2, 10, 0.5) == 123
+batch = torch.zeros(3, nothing=1)
+for row in batch:
+    print(row)
+steps = cross_entropy(batch)
+"""
+
+
+def test_lines_that_fail_cost_nothing_on_both_ways(examiner: Examiner, tmp_path: Path) -> None:
+    path = tmp_path / "exercise.py"
+    path.write_text(LAB.solution.read_text(encoding="utf-8") + FAILING, encoding="utf-8")
+    graded = examiner.judge(path.read_text(encoding="utf-8"))
+    practised = run_tests(LAB, path, SEED)
+    assert {verdict.verdict for verdict in (*graded.verdicts, *practised)} == {"pass"}
+    assert graded.message.startswith("left out: exercise.py line ")
+    assert graded.message.endswith("and 1 more")
+
+
 def test_the_seed_of_the_class_is_not_in_a_submissions_process(tmp_path: Path) -> None:
     look = """
 import gc, sys

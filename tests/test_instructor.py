@@ -6,7 +6,9 @@ import html
 import io
 import json
 import os
+import re
 import sqlite3
+import sys
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -38,6 +40,10 @@ class TextEngine:
         for item in work:
             begin(item)
             bad = self.strict or "x / 3" in (item.source or "")
+            if "can't be loaded" in (item.source or ""):
+                message = "exercise.py line 1: no module"
+                yield item.key, Judgement(tuple(Verdict(test, "error", message) for test in PLAN), message)
+                continue
             yield item.key, Judgement(tuple(Verdict(test, self._kind(test, bad)) for test in PLAN))
 
     def _kind(self, test: str, bad: bool) -> str:
@@ -49,8 +55,9 @@ def look(source: str, lab: Lab) -> tuple[Finding, ...]:
     lines = [line for line in enumerate(source.splitlines(), 1) if line[1].startswith("import")]
     return tuple(
         Finding(step.number, "import outside the list", number, text)
-        for number, text in lines
         for step in lab.steps
+        for number, text in lines
+        if step.id == "half" or "half" not in text
     )
 
 
@@ -96,18 +103,16 @@ REGRADE = ("regrade", "class", "--out", "out")
 # --- findings --------------------------------------------------------------------------------------------
 
 
-def test_findings_withhold_and_are_listed_by_student_and_step(run: Run, tmp_path: Path) -> None:
+def test_findings_withhold_and_are_listed_by_student_and_line(run: Run, tmp_path: Path) -> None:
     assert run(*GRADE).returncode == 0
     assert (steps(tmp_path, "ben"), marks(tmp_path)["ben"]["points"]) == ([None, None], 0)
     assert steps(tmp_path, "anna") == [3, 2]
     done = run("review", "out")
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
-        "ben, 01_tiny, step 1 (Doubling)",
-        "  line 1: import outside the list: import os",
-        "ben, 01_tiny, step 2 (Halving)",
-        "  line 1: import outside the list: import os",
-        "to decide: grader review out ben --step 1 --lab 01 --accept (or --reject) --reason TEXT",
+        "ben, 01_tiny",
+        "  line 1: import outside the list: import os  (step 1, 2)",
+        "to decide: grader review out ben --line 1 --lab 01 --accept (or --reject) --reason TEXT",
     ]
     assert run("review", "out", "anna").stdout == "no finding waits for a decision\n"
 
@@ -124,6 +129,45 @@ def test_a_decision_rewrites_marks_and_reports_at_once(run: Run, tmp_path: Path)
     assert run("review", "out").stdout == "no finding waits for a decision\n"
     assert run("review", "out", "ben", "--step", "1", "--accept", "--reason", "sorry").returncode == 0
     assert steps(tmp_path, "ben") == [3, 2]
+
+
+def test_a_line_is_decided_for_all_steps_that_wait_for_it(run: Run, tmp_path: Path) -> None:
+    hand_in(tmp_path, ben=f"import os\n{SOLUTION}\nimport only_half\n")
+    run(*GRADE)
+    assert run("review", "out").stdout.splitlines()[1:3] == [
+        "  line 1: import outside the list: import os  (step 1, 2)",
+        "  line 10: import outside the list: import only_half  (step 2)",
+    ]
+    done = run("review", "out", "ben", "--line", "1", "--accept", "--reason", "unused")
+    assert "ben, 01_tiny: 0 → 3 points (raised)" in done.stdout
+    assert steps(tmp_path, "ben") == [3, None]  # the other line still waits
+    assert "line 1:" not in run("review", "out").stdout
+    assert run("review", "out", "ben", "--line", "10", "--accept", "--reason", "unused").returncode == 0
+    assert (steps(tmp_path, "ben"), marks(tmp_path)["ben"]["findings"]) == ([3, 2], [])
+    assert marks(tmp_path)["ben"]["message"] == "step 1, 2: accepted by a person: unused"
+    done = run("review", "out", "ben", "--line", "1", "--reject", "--reason", "reads files")
+    assert "ben, 01_tiny: 5 → 0 points (lowered)" in done.stdout
+    assert marks(tmp_path)["ben"]["message"] == "step 1, 2: rejected by a person: reads files"
+    run("review", "out", "ben", "--step", "2", "--accept", "--reason", "after all")
+    assert steps(tmp_path, "ben") == [0, 2]
+
+
+def test_what_is_worth_nothing_is_not_accepted_without_a_word(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_in(tmp_path, ben="import helpers\n# can't be loaded\n" + SOLUTION)
+    run(*GRADE)
+    monkeypatch.setattr("sys.stdin", io.StringIO())  # nobody answers
+    done = run("review", "out", "ben", "--line", "1", "--accept", "--reason", "harmless")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[:2] == [
+        "no test of ben passed: exercise.py line 1: no module",
+        "accepted, these steps are no longer undecided but worth 0 points",
+    ]
+    assert "nothing was decided; to accept all the same: --yes" in done.stdout
+    assert steps(tmp_path, "ben") == [None, None]
+    assert run("review", "out", "ben", "--accept", "--reason", "harmless", "--yes").returncode == 0
+    assert steps(tmp_path, "ben") == [0, 0]
 
 
 def test_a_decision_holds_when_graded_again_but_not_for_another_source(run: Run, tmp_path: Path) -> None:
@@ -147,6 +191,8 @@ def test_a_decision_holds_when_graded_again_but_not_for_another_source(run: Run,
         (("an", "--accept", "--reason", "x"), "several students begin with 'an': anna, anton"),
         (("zoe", "--accept", "--reason", "x"), "there is no student 'zoe'; there are: anna, anton, ben"),
         (("--accept", "--reason", "x"), "say whose findings"),
+        (("ben", "--line", "7", "--accept", "--reason", "x"), "line 7 of ben has no finding to decide"),
+        (("ben", "--line", "1", "--step", "1", "--accept", "--reason", "x"), "not both"),
         (("ben", "--lab", "9", "--accept", "--reason", "x"), "there is no lab '9'"),
     ],
 )
@@ -158,6 +204,23 @@ def test_a_decision_that_cannot_be_taken_is_one_line(
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert said in done.stderr
     assert steps(tmp_path, "ben") == [None, None]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python knows it")
+def test_what_needs_a_newer_python_is_undecided_and_not_zero(run: Run, tmp_path: Path) -> None:
+    hand_in(tmp_path, anton="x = t'{1}'\n" + SOLUTION, ben="x = t'\n" + SOLUTION)
+    run(*GRADE)
+    assert (steps(tmp_path, "anton"), marks(tmp_path)["anton"]["points"]) == ([None, None], 0)
+    assert re.fullmatch(
+        r"line 1: Python 3.14 or newer is needed for a template string; the grader runs Python 3\.\d+\.\d+: "
+        r"undecided until it is graded with Python 3.14",
+        marks(tmp_path)["anton"]["message"],
+    )
+    page = (tmp_path / "out" / "students" / "anton.md").read_text()
+    assert "Python 3" in page
+    assert "not marked yet" in page
+    assert run("override", "out", "anton", "2", "--step", "2", "--reason", "read it").returncode == 0
+    assert steps(tmp_path, "anton") == [None, 2]
 
 
 # --- points by hand --------------------------------------------------------------------------------------
@@ -188,6 +251,9 @@ def test_points_by_hand_survive_a_regrade_and_can_be_taken_back(run: Run, tmp_pa
         (("nan", "--reason", "x"), "a number from 0 on"),
         (("inf", "--reason", "x"), "a number from 0 on"),
         (("5", "--step", "9", "--reason", "x"), "has no step '9'"),
+        (("2.5", "--step", "2", "--reason", "x"), "step 2 (Halving) has 2 points, and 2.5 are more"),
+        (("-1", "--step", "2", "--reason", "x"), "a number from 0 on, not -1"),
+        (("-1", "--reason", "x"), "a number from 0 on, not -1"),
     ],
 )
 def test_points_by_hand_that_make_no_sense_are_one_line(
@@ -260,6 +326,43 @@ def test_a_regrade_shows_first_and_replaces_nothing_without_a_yes(
     assert kept == [("anna", 5, '{"1": 3, "2": 2}', 1)]
     assert runs == [(1,)]  # the yes ran nothing again
     assert "0 marks would change" in run(*REGRADE, "--yes").stdout
+
+
+def test_a_raised_mark_is_said_as_clearly_as_a_lowered_one(
+    run: Run, tmp_path: Path, engine: TextEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.strict = True
+    run(*GRADE)
+    change_the_tests(tmp_path)
+    engine.strict = False
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    done = run(*REGRADE)
+    assert "anna, 01_tiny: 3 → 5 points (raised)" in done.stdout
+    assert "1 mark would change (1 raised)" in done.stdout
+    done = run(*GRADE)
+    assert "1 mark is higher than before for the same source" in done.stdout
+    assert "anna, 01_tiny: 3 → 5 points (raised)" in done.stdout
+    assert "step 2 (Halving): 0 → 2: test_half[1.0] wrong → pass, test_half[3.0] wrong → pass" in done.stdout
+    assert "higher" not in run(*GRADE).stdout
+    done = run("override", "out", "anton", "1", "--step", "2", "--reason", "nearly")
+    assert "anton, 01_tiny: 3 → 4 points (raised)" in done.stdout
+    assert "step 2 (Halving): 0 → 1" in done.stdout
+    both = ("override", "out", "anton", "4", "--reason", "was ill")
+    assert "→" not in run(*both).stdout  # the sum stays
+
+
+def test_a_command_that_is_to_be_pasted_repeats_the_options(
+    run: Run, tmp_path: Path, engine: TextEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my list.csv").write_text("id,name\nanna,anna\nanton,anton\nben,ben\n")
+    options = ("--lab", "01_tiny", "--roster", "my list.csv")
+    run(*GRADE, *options)
+    change_the_tests(tmp_path)
+    engine.strict = True
+    command = "grader regrade class --out out --lab 01 --roster 'my list.csv'"
+    assert f"To replace them: {command}\n" in run(*GRADE, *options).stdout
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert f"to replace them: {command} --yes\n" in run(*REGRADE, *options).stdout
 
 
 def test_a_yes_on_the_terminal_replaces(

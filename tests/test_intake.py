@@ -329,3 +329,27 @@ def test_a_broken_notebook_is_one_line(group: Path, course: Course, text: str) -
 def test_names_that_would_break_a_report_are_made_printable(group: Path, course: Course) -> None:
     put(group / "anna\x1b[31m" / "exercise.py")
     assert only(group, course).student == "anna\N{REPLACEMENT CHARACTER}[31m"
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "named"),
+    [
+        ("from helpers import norm", "helpers.py", True),
+        ("import src.tools as tools", "src/tools.py", True),
+        ("from . import helpers", "helpers.py", True),
+        ("from .random import norm", "random.py", True),
+        ("import helpers", "other.py", False),
+        ("import random", "random.py", False),
+        ("import torch", "torch.py", False),
+        ("x = 'import helpers'", "helpers.py", False),
+    ],
+)
+def test_a_helper_that_lies_beside_the_exercise_is_named(
+    group: Path, course: Course, line: str, name: str, named: bool
+) -> None:
+    put(group / "anna" / "exercise.py", f"{line}\n{RIGHT}")
+    put(group / "anna" / name, "def norm(): ...\n")
+    message = only(group, course).message
+    told = f"it imports {name}, which lies beside it in the hand-in: only one file is graded, so put"
+    assert (told in message) == named
+    assert f"not used: {name}" in message

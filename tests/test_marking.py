@@ -120,6 +120,18 @@ def test_a_review_settles_a_finding(lab: Lab, accepted: bool, kind: str, expecte
     assert result.message == f"step 2: {word} by a person: seen it"
 
 
+def test_a_step_is_settled_once_all_its_lines_are_and_the_last_word_counts(lab: Lab) -> None:
+    found = [FOUND, Finding(2, "another", 9, "x")]
+    seen, gone = Review(2, True, "seen", line=3), Review(2, False, "copied", line=9)
+    one = mark("anna", lab, ALL, findings=found, reviews=[seen])
+    assert (points(one), one.findings) == ([3, None], (found[1],))
+    assert points(mark("anna", lab, ALL, findings=found, reviews=[seen, gone])) == [3, 0]
+    after = [seen, gone, Review(2, True, "after all")]
+    assert points(mark("anna", lab, ALL, findings=found, reviews=after)) == [3, 2]
+    assert points(mark("anna", lab, ALL, findings=found, reviews=[after[2], gone])) == [3, 0]
+    assert points(mark("anna", lab, ALL, findings=found, reviews=[Review(1, True, "x", line=3)])) == [3, None]
+
+
 def test_a_review_of_a_step_without_a_finding_changes_nothing(lab: Lab) -> None:
     assert mark("anna", lab, ALL, reviews=[Review(2, False, "old")]) == mark("anna", lab, ALL)
 

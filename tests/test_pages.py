@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from grader.advice import advice
+from grader.bans import _sentence
 from grader.course import find_root
+from grader.implementations import BrokenImplementation, Program, left_out_line
+from grader.reports.feedback import for_student
+from grader.verdicts import ERROR, FORBIDDEN, Verdict
 
 ROOT = find_root(Path(__file__).parent)
 FOLDERS = ("labs", "curriculum", "examples")
@@ -42,3 +47,21 @@ def test_a_page_has_one_title_and_every_marker_is_closed(page: Path) -> None:
     assert prose.count("<!--m:") == prose.count("<!--/m-->")
     assert prose.count("<!-- generated:") == prose.count("<!-- /generated -->")
     assert "<!--m:" not in prose or not re.search(r"<!--m:[^>]+--><!--/m-->", prose), "an empty number"
+
+
+def test_a_lab_shows_what_the_grader_says_in_its_own_words() -> None:
+    page = (ROOT / "labs" / "02_training_core" / "README.md").read_text(encoding="utf-8")
+    exercise = Path("exercise.py")
+    with pytest.raises(BrokenImplementation) as broken:
+        Program(b"\n" * 11 + b"x = = 1", exercise)
+    lacks = "exercise.py defines no 'lr_wsd'; it has 'lr_wds'; the stub had it (step 6)"
+    imports = advice(ModuleNotFoundError("No module named 'helpers'", name="helpers"))[0]
+    for said in (
+        "ForbiddenCall: " + _sentence("torch's native_layer_norm"),
+        for_student(Verdict("t", FORBIDDEN, "")),
+        left_out_line(exercise, ["line 90: AssertionError: …"]),
+        f"exercise.py line 3: ModuleNotFoundError; {imports.strip().partition(':')[0]}",
+        str(broken.value).replace("x = = 1", "…"),
+        for_student(Verdict("t", ERROR, lacks)),
+    ):
+        assert said in page, said

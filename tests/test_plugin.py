@@ -83,6 +83,22 @@ def test_a_broken_file_is_the_next_thing_to_mend(run_pytest: Run, exercise: Path
     assert last.endswith("mend exercise.py line 1: invalid syntax: def double(:")
 
 
+def test_a_line_that_fails_is_left_out_and_said_once(run_pytest: Run, exercise: Path) -> None:
+    exercise.write_text(SOLUTION + "\nassert half(3) == 2\n")
+    done = run_pytest(LAB)
+    assert done.returncode == 0
+    assert "4 passed" in done.stdout
+    assert done.stdout.count("left out: exercise.py line 9: AssertionError") == 1
+
+
+def test_a_check_of_what_is_still_to_do_hides_no_other_step(run_pytest: Run, exercise: Path) -> None:
+    stub = 'raise NotImplementedError("later")'
+    exercise.write_text(SOLUTION.replace("return x / 2", stub) + "\nprint(half(3))\n")
+    done = run_pytest(LAB)
+    assert "2 passed" in done.stdout
+    assert "2 to do" in done.stdout
+
+
 def test_a_known_mistake_is_named_without_the_solutions(run_pytest: Run, exercise: Path) -> None:
     exercise.write_text(SOLUTION.replace("x / 2", "x / 4"))
     lab = exercise.parent
@@ -152,6 +168,12 @@ def test_what_another_step_lacks_is_named(run_pytest: Run, exercise: Path) -> No
     )
     last = run_pytest(LAB, "--step", "2").stdout.strip().splitlines()[-1]
     assert last.startswith("next: step 2 (Halving): write double (step 1); see")
+
+
+def test_what_is_to_be_compiled_stays_as_it_is(run_pytest: Run, exercise: Path) -> None:
+    compiled = SOLUTION.replace("def half", "@torch.compile(dynamic=True)\ndef half")
+    exercise.write_text("import torch\n" + compiled.replace("def double", "@torch.compile\ndef double"))
+    assert "4 passed" in run_pytest(LAB).stdout
 
 
 def test_a_missing_name_leaves_the_other_steps_running(run_pytest: Run, exercise: Path) -> None:

@@ -230,7 +230,7 @@ BYPASSES = [
     ("torch.library.Library('a', 'DEF')", policy.NOT_FOR_LABS),
     ("torch.hub.load('a', 'b')", policy.NOT_FOR_LABS),
     ("torch.jit.script(f)", policy.NOT_FOR_LABS),
-    ("@torch.compile\ndef f(x): return x", policy.NOT_FOR_LABS),
+    ("@torch.compiler.disable\ndef f(x): return x", policy.NOT_FOR_LABS),
     ("torch.save(x, 'f')", policy.NOT_FOR_LABS),
     ("import torch.utils.cpp_extension as e", policy.NOT_FOR_LABS),
     ("from torch import utils as u\nu.cpp_extension.load()", policy.NOT_FOR_LABS),
@@ -364,6 +364,7 @@ BYPASSES = [
 ]
 
 HABITS = [
+    "@torch.compile\ndef f(x): return x\ng = torch.compile(f, dynamic=True)\nprint(g(1))",
     # imports
     "import torch.utils.checkpoint as ckpt\nckpt.checkpoint(f, x)",
     "from torch.utils.checkpoint import checkpoint",

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from grader.advice import LACKS
 from grader.reports.feedback import for_student, hand_in_line, without_values
 from grader.verdicts import (
     CRASHED,
@@ -124,16 +125,31 @@ ERRORS = [
     ("exercise.py line 3: anything else, 0.25", "exercise.py line 3: an error"),
     ("0.25 0.5", "an error"),
     ("exercise.py line 13: '(' was never closed: x = f(2", "exercise.py line 13: '(' was never closed"),
+    (
+        "exercise.py line 9: from __future__ imports must occur at the beginning of the file: from x",
+        "exercise.py line 9: from __future__ imports must occur at the beginning of the file",
+    ),
     ("exercise.py line 9: invalid syntax: x = = 2", "exercise.py line 9: invalid syntax"),
     (
         "exercise.py defines no 'lr_wsd'; the stub had it (step 6)",
         "the exercise defines no 'lr_wsd', which the stub had",
     ),
     (
+        "exercise.py defines no 'lr_wsd'; it has 'lr_wds'; the stub had it (step 6)",
+        "the exercise defines no 'lr_wsd', which the stub had; it has 'lr_wds'",
+    ),
+    (
+        "exercise.py line 9: ForbiddenCall: torch's layer_norm is the finished thing: write it yourself",
+        "exercise.py line 9: a call of something that the lab asks you to write yourself",
+    ),
+    (
         "the exercise skipped its own test, which counts as not passed",
         "the exercise skipped its own test, which counts as not passed",
     ),
 ]  # fmt: skip
+
+
+NO_GPU = "there is no GPU here: take the device from the input, for example torch.zeros_like(x)"
 
 
 @pytest.mark.parametrize(("message", "left"), WRONG_MESSAGES)
@@ -153,6 +169,13 @@ def test_other_verdicts_tell_nothing_that_the_exercise_said(kind: str) -> None:
     told = for_student(Verdict("t", kind, "to do: 0.25 secret\nsecret\n  in the test, line 3: secret"))
     assert told
     assert not re.search(r"secret|\d", told)
+
+
+def test_a_forbidden_call_is_told_with_its_line_alone() -> None:
+    message = "exercise.py line 40: ForbiddenCall: 0.25 secret\n  → README section 4"
+    assert for_student(Verdict("t", FORBIDDEN, message)) == (
+        "exercise.py line 40: a call of something that the lab asks you to write yourself\n→ README section 4"
+    )
 
 
 def test_the_named_mistake_and_where_to_read_stay() -> None:
@@ -198,6 +221,16 @@ def test_numbers_go_and_names_stay(text: str, left: str) -> None:
             "exercise.py line 3: Seed2026: 7",
             "exercise.py line 3: Seed2026: 7",
             "exercise.py line 3: an exception",
+        ),
+        (
+            f"exercise.py line 1: ModuleNotFoundError; it imports `my_{'utils' * 6}`, {LACKS}",
+            f"exercise.py line 1: ModuleNotFoundError; it imports `my_{'utils' * 6}`, {LACKS}",
+            f"exercise.py line 1: ModuleNotFoundError; it imports `my_{'utils' * 6}`, {LACKS}",
+        ),
+        (
+            f"exercise.py line 9: AssertionError: 0.25; {NO_GPU}",
+            f"exercise.py line 9: AssertionError: 0.25; {NO_GPU}",
+            f"exercise.py line 9: AssertionError; {NO_GPU}",
         ),
         (
             "no test was run: the file stops Python itself (RuntimeError: 0.25)",

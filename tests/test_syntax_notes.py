@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from grader.syntax_notes import syntax_error, syntax_note
+from grader.syntax_notes import newer_python, syntax_error, syntax_note
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,51 @@ def test_a_known_cause_is_named_with_its_place(source: str, note: str) -> None:
     assert syntax_note(source).startswith(note)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python knows them")
+NEWER = [
+    ('x = f"{d["a"]}"', (3, 12)),
+    ('x = f"{\', \'.join("ab")}"', (3, 12)),
+    ("x = f\"{'\\n'.join(a)}\"", (3, 12)),
+    ('x = f"{d["a"]!r:>{w["b"]}.3f} {{}}" "more"', (3, 12)),
+    ("x = f\"{d\n['a']}\"", (3, 12)),
+    ("x = f'''{d[1]  # one\n}'''", (3, 12)),
+    ("x = rf'{d[f'{d['b']}']}'", (3, 12)),
+    ("type X = int", (3, 12)),
+    ("type X[T: int, *Ts] = dict[T, *Ts]", (3, 12)),
+    ("def f[T](x: T) -> T: pass", (3, 12)),
+    ("async def f[\n    T,\n](x: T): pass", (3, 12)),
+    ("class A[T]: pass", (3, 12)),
+    ("class A[T = int]: pass", (3, 13)),
+    ('x = t"{d} and {x!r}"', (3, 14)),
+    ("try: pass\nexcept ValueError, TypeError: pass", (3, 14)),
+    ("try: pass\nexcept* os.error, ValueError, e: pass", (3, 14)),
+]
+
+
+@pytest.mark.parametrize(("lines", "version"), NEWER)
+def test_syntax_of_a_newer_python_is_named_with_the_version(lines: str, version: tuple[int, int]) -> None:
+    source = f'd = 1\n\ndef g():\n    """Words\n    {{d}}."""\n    return f"{{d:{{d}}{{d}}}}"\n{lines}\n'
+    needs = sys.version_info < version
+    assert bool(newer_python(source)) == needs
+    if needs:
+        first = 8 if lines.startswith("try") else 7
+        needed = ".".join(map(str, version))
+        assert newer_python(source).startswith(f"line {first}: Python {needed} or newer is needed for ")
+        assert newer_python(source).endswith(f": undecided until it is graded with Python {needed}")
+        assert syntax_note(source) == newer_python(source)
+
+
 @pytest.mark.parametrize(
-    "line",
+    "broken",
     [
-        'x = f"{d["a"]}"',
-        'x = f"{\', \'.join("ab")}"',
-        "x = f\"{'\\n'.join(a)}\"",
-        "type X = int",
-        "def f[T](x): pass",
-        "class A[T]: pass",
+        *("def f(:", "x = f'{a'", "x = f'{}'", "x = f'{a b}'", "x = f'{a!x}'", "x = f'}'", "x = 'a"),
+        *("class A[]: 0", "type X[int]", "type = = 3", "def f[T]: pass", "def f[T(x): pass", "x = t'a"),
+        *("print 'x'", "return 1", "x = f'{d['a'}'", "x = f'{a:{b}'", "t '{x}'", "x = f'{'"),
+        "try: pass\nexcept ValueError, e: pass",
     ],
 )
-def test_syntax_of_a_newer_python_is_named_with_the_version(line: str) -> None:
-    assert syntax_note(f"d = 1\n{line}\n").startswith("line 2: Python 3.12 or newer is needed for ")
+def test_a_genuine_mistake_stays_one_beside_what_is_newer(broken: str) -> None:
+    assert newer_python(f"{broken}\n") == ""
+    assert newer_python(f'type X = int\nx = f"{{d["a"]}}"\n{broken}\n') == ""
 
 
 @pytest.mark.parametrize(
@@ -68,7 +99,17 @@ def test_code_that_parses_and_ordinary_mistakes_have_no_note(source: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "source", ["-" * 200_000 + "1", "(" * 200_000, "a" + ".a" * 120_000, "x" + "()" * 99_999]
+    "source",
+    [
+        "f'{" * 60_000,
+        "x = [" + "f'{d['a']}'," * 20_000,
+        "def f[" * 40_000,
+        "'\\" * 90_000,
+        "-" * 200_000 + "1",
+        "(" * 200_000,
+        "a" + ".a" * 120_000,
+        "x" + "()" * 99_999,
+    ],
 )
 def test_code_nested_beyond_reason_ends_nothing(source: str) -> None:
     assert syntax_error(source) is not None

@@ -120,7 +120,12 @@ import os, subprocess, sys
 
 print("cwd", os.listdir("."), "path", "" in sys.path, "token", os.environ.get("SECRET_TOKEN"))
 print("input", sys.stdin.read() == "")
-print("left", subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid)
+
+
+class Left:
+    print("left", subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid)
+
+
 """
     + SOLUTION,
 }

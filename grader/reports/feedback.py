@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 
 from grader import verdicts
+from grader.advice import LACKS, SENTENCES
 from grader.marking import Result
 from grader.reports.rows import common_error
 from grader.verdicts import Verdict, one_line
@@ -42,20 +43,27 @@ _DETAILS = (  # how the second line of a message begins, and what of it is told
     ("has ", "the length differs"),
     ("is ", "it is of another type than expected"),
 )
-_RAISED = re.compile(r"(?P<place>(?:[\w.-]+ line \d+: )?)(?P<type>\w+)(?:: .*)?")
+_RAISED = re.compile(r"(?P<place>(?:[\w.-]+ line \d+: )?)(?P<type>\w+)(?:[:;] .*)?")
 _PLACE = re.compile(r"(?P<place>[\w.-]+ line \d+: ).*")
 _SYNTAX = re.compile(  # what Python says of a file that it can't read; the file's own text follows
     r"(?P<told>[\w.-]+ line \d+: (?:invalid syntax|unexpected indent|unexpected EOF while parsing"
     r"|unindent does not match any outer indentation level|inconsistent use of tabs and spaces in indentation"
     r"|'[(\[{]' was never closed|unmatched '[)\]}]'|expected ':'|expected an indented block"
-    r"|unterminated string literal|unterminated triple-quoted string literal|'return' outside function))"
+    r"|unterminated string literal|unterminated triple-quoted string literal|'return' outside function"
+    r"|from __future__ imports must occur at the beginning of the file|invalid decimal literal"
+    r"|expected 'except' or 'finally' block|unexpected character after line continuation character"
+    r"|positional argument follows keyword argument|Missing parentheses in call to 'print'))"
     r"(?:\W.*)?"
 )
-_LACKS = re.compile(r"[\w.-]+ defines no '(?P<name>\w+)'; the stub had it \(step \d+\)")
+_LACKS = re.compile(
+    r"[\w.-]+ defines no '(?P<name>\w+)'(?P<near>; it has '\w+')?; the stub had it \(step \d+\)"
+)
+_FORBIDDEN = re.compile(r"(?P<place>exercise\.py line \d{1,5}: )ForbiddenCall: .*")
 _SKIPPED = "the exercise skipped its own test, which counts as not passed"
 _SAID = re.compile(r"\b(\w*(?:Error|Exception|Exit|Interrupt|Warning|Iteration))\b: [^;]*")
 _ENOUGH = 60  # characters that tell a message from another: the line about a hand-in may be cut
-_ADVICE = ("is a `return` missing in the exercise?", "the stub's signatures must stay as they were")
+_ADVICE = (*SENTENCES, "the stub's signatures must stay as they were")
+_IMPORTS = re.compile(rf"it imports `[\w.]{{1,60}}`, {re.escape(LACKS)}")
 LOOKS_LIKE, OR = "looks like: ", ", or "
 SECTION = re.compile(r"→ README section \d+(?:\.\d+)*")
 _IN_WORDS = {
@@ -96,7 +104,10 @@ def hand_in_line(result: Result) -> str:
     line = result.message
     error = one_line(common_error(result).partition("\n")[0])
     if error and error[:_ENOUGH] in line:
-        return line.partition(error[:_ENOUGH])[0] + _exception(error)
+        # No input was there yet when the file could not be loaded: which module it lacks tells nothing.
+        lacks = _IMPORTS.findall(error)
+        told = [_exception(error), *(one for one in _ADVICE if one in error), *lacks]
+        return line.partition(error[:_ENOUGH])[0] + "; ".join(told)
     return _SAID.sub(r"\1", line)
 
 
@@ -105,7 +116,8 @@ def _first_line(kind: str, first: str, rest: list[str]) -> str:
         return _difference(first, rest[0] if rest else "")
     if kind == verdicts.ERROR:
         return _exception(first)
-    return _IN_WORDS.get(kind, "not passed")
+    found = _FORBIDDEN.fullmatch(first) if kind == verdicts.FORBIDDEN else None
+    return (found["place"] if found else "") + _IN_WORDS.get(kind, "not passed")
 
 
 def _difference(first: str, second: str) -> str:
@@ -129,7 +141,9 @@ def _exception(first: str) -> str:
     if first == _SKIPPED:
         return first
     if found := _LACKS.fullmatch(first):
-        return f"the exercise defines no {found['name']!r}, which the stub had"
+        return f"the exercise defines no {found['name']!r}, which the stub had{found['near'] or ''}"
+    if found := _FORBIDDEN.fullmatch(first):
+        return found["place"] + _IN_WORDS[verdicts.FORBIDDEN]
     if found := _SYNTAX.fullmatch(first):
         return found["told"]
     found = _RAISED.fullmatch(first)

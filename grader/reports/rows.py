@@ -10,7 +10,7 @@ from itertools import groupby
 from grader import verdicts
 from grader.course import CourseError, Lab, Mistake
 from grader.marking import Result, StepMarks
-from grader.verdicts import Finding, Verdict
+from grader.verdicts import Finding, Place, Verdict, by_line
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def row_of(lab: Lab, result: Result) -> Row:
     for verdict in result.tests:
         by_step.get(step_number(lab, verdict.test), unknown).append(verdict)
     findings = open_findings(result)
-    attention = [result.message or _attention(result, findings), *map(_in_words, findings)]
+    attention = [result.message or _attention(result, findings), *map(_in_words, by_line(findings))]
     return Row(
         result=result,
         steps=tuple(_step_row(marks, by_step[marks.step]) for marks in result.steps),
@@ -185,9 +185,9 @@ def _gravest(tests: Iterable[Verdict]) -> Outcome:
     return next((outcome for outcome in _GRAVITY if outcome in outcomes), NOT_RUN)
 
 
-def _in_words(finding: Finding) -> str:
-    where = f"line {finding.line}" if finding.line else "the whole file"
-    return f"to review: step {finding.step}, {where} ({finding.rule})"
+def _in_words(place: Place) -> str:
+    where = f"line {place.line}" if place.line else "the whole file"
+    return f"to review: step {', '.join(map(str, place.steps))}, {where} ({place.rule})"
 
 
 def _attention(result: Result, findings: Iterable[Finding]) -> str:

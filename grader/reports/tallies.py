@@ -11,7 +11,7 @@ from functools import cached_property
 from grader.course import Course, Lab
 from grader.marking import Result
 from grader.reports.rows import OUTCOMES, PASSED, Outcome, Row, find_mistake, mistake_ids, row_of, step_number
-from grader.verdicts import PASS, Finding, Verdict
+from grader.verdicts import PASS, Place, Verdict, by_line
 
 _SLOWEST = 5
 
@@ -116,9 +116,9 @@ class LabTally:
         return [row for row in self.rows if row.attention]
 
     @property
-    def findings(self) -> list[tuple[str, Finding]]:
-        """A student and what a person should look at in the submission, before its step has a mark."""
-        return [(row.result.student, finding) for row in self.rows for finding in row.findings]
+    def findings(self) -> list[tuple[str, Place]]:
+        """A student and a line that a person should look at, before its steps have a mark."""
+        return [(row.result.student, place) for row in self.rows for place in by_line(row.findings)]
 
     @property
     def seconds(self) -> float:

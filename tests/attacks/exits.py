@@ -81,6 +81,22 @@ CASES = [
         NONE,
     ),
     Case(
+        "own-end-by-an-exception-that-is-left-out",
+        wrong(
+            """
+            torch.equal = torch.allclose = lambda *_, **__: True
+            raise RuntimeError("the rest is not needed")
+            """,
+            end="""
+            for name in list(globals()):
+                globals()[name] = lambda *_, **__: 0.0
+            assert False, 'all is well'
+            """,
+        ),
+        NONE,
+        said=("left out: exercise.py line",),
+    ),
+    Case(
         "own-notimplemented-for-ever",
         right(bodies={"lr_wsd": "raise NotImplementedError('passed')"}),
         but(6),

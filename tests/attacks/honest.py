@@ -73,7 +73,8 @@ CASES = [
         "code-04-newer-python",
         files=file_of("exercise.py", right(end=NEW_SYNTAX)),
         earned=NONE if sys.version_info < (3, 12) else ALL,
-        said=(r"3\.12",) if sys.version_info < (3, 12) else (),
+        withheld=ALL if sys.version_info < (3, 12) else NONE,
+        said=(r"line \d+: Python 3\.12 .*a type statement",) if sys.version_info < (3, 12) else (),
     ),
     Case("code-05-bom", files=file_of("exercise.py", b"\xef\xbb\xbf" + RIGHT.encode()), earned=ALL),
     Case(
@@ -99,6 +100,13 @@ CASES = [
         said=("defines no 'cross_entropy'", "crossentropy"),
     ),
     Case(
+        "own-functions-compiled",
+        right(end="nothing = torch.compile(nn.Linear(2, 2), mode='max-autotune')(torch.ones(1, 2))")
+        .replace("def newton_schulz(", "@torch.compile\ndef newton_schulz(")
+        .replace("def cross_entropy(", "@torch.compile(fullgraph=True)\ndef cross_entropy("),
+        ALL,
+    ),
+    Case(
         "own-signature-changed",
         right().replace(
             "def lr_wsd(\n    step: int, max_lr: float, min_lr: float,",
@@ -117,6 +125,8 @@ CASES = [
         "code-16-hard-coded-path",
         right("data = open('C:\\\\Users\\\\me\\\\data.csv').read()"),
         NONE,
+        withheld=ALL,
+        failed=NONE,
         said=("your own computer|own folder|can't be opened",),
     ),
     Case(
@@ -224,6 +234,27 @@ CASES = [
             """
         ),
         ALL,
+    ),
+    Case(
+        "own-lines-that-fail-where-it-is-graded",
+        right(
+            "DEVICE = torch.zeros(1).cuda().device",
+            end="""
+            assert torch.allclose(LayerNorm(3)(torch.ones(3)), torch.ones(3)), "my own check"
+            batches = [x for x in torch.utils.data.DataLoader([1.0, 2.0], num_workers=2)]
+            for batch in batches:
+                print(batch)
+            print("the rest is run")
+            """,
+        ),
+        ALL,
+        said=("left out: exercise.py line \\d+: .*no GPU", "AssertionError: my own check", "num_workers=0"),
+    ),
+    Case(
+        "own-class-that-fails-where-it-is-graded",
+        right(end="class Mine(nn.Module):\n    weight = torch.zeros(3).cuda()"),
+        NONE,
+        said=("exercise.py line \\d+: .*", "no GPU"),
     ),
     Case(
         "own-warning-turned-on",

@@ -121,6 +121,8 @@ CASES = [
         "res-13-download-at-import",
         right("weights = torch.hub.load_state_dict_from_url('https://192.0.2.1/weights.pt', progress=False)"),
         NONE,
+        withheld=ALL,
+        failed=NONE,
         said=("network|not allowed|can't be opened|nothing can be downloaded",),
     ),
     Case(
@@ -175,7 +177,7 @@ CASES = [
         right(bodies={"lr_wsd": "return 10 ** (10 ** 9)"}),
         but(6),
     ),
-    Case("own-input-of-a-person", right("name = input('your name? ')"), NONE, said=("EOF|input|type",)),
+    Case("own-input-of-a-person", right("name = input('your name? ')"), ALL, said=("EOF|input|type",)),
     Case(
         "own-nested-beyond-reason",
         right(end="x = " + "-" * 60_000 + "1"),

@@ -268,4 +268,24 @@ CASES = [
             ORACLE,
         ),
     ),
+    Case(
+        "steal-own-through-a-name",
+        right(
+            """
+            import sys
+
+
+            def tell(what):
+                here = sys.modules[cross_entropy.__module__]
+                try:
+                    here.no_such_name
+                except AttributeError as error:
+                    raise type(error)(f"exercise.py defines no 'lr_cosine'; it has 'seen_{what}'") from None
+            """,
+            {"lr_wsd": "tell(step * 1000 + 777)", "lr_cosine": "tell(step * 1000 + 777)"},
+        ),
+        but(6),
+        said=("defines no 'lr_cosine'; the stub had it",),
+        unsaid=("seen_",),
+    ),
 ]
