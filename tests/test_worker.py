@@ -21,7 +21,7 @@ from grader.verdicts import one_line
 from grader.worker import Examiner, Judgement, Limits, Stopped
 from tests.tiny_course import PLAN, SOLUTION, is_running, make_course
 
-LIMITS = Limits(test_seconds=1, import_seconds=1, cpu_seconds=0.3)
+LIMITS = Limits(test_seconds=1, import_seconds=1, cpu_seconds=0.1)
 
 SUBMISSIONS = {
     "syntax error": "def double(x:\n    return x\n",
