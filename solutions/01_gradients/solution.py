@@ -363,7 +363,7 @@ def _leaky_value(x: Tensor) -> Tensor:
 
 
 def _leaky_derivative(x: Tensor) -> Tensor:
-    return torch.where(x > 0, 1.0, 0.01).to(x.dtype)
+    return torch.where(x > 0, torch.ones_like(x), torch.full_like(x, 0.01))
 
 
 _PAIRS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
