@@ -8,8 +8,6 @@ Conventions of the whole file: results have the shape and the dtype of the input
 untouched, and a `generator` is the only source of randomness.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
