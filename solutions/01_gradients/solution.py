@@ -267,6 +267,9 @@ class GradientReport:
         return self.ok
 
 
+_SEED = 271_828_182  # not 0: inputs that were drawn with seed 0 would meet an upstream gradient equal to them
+
+
 def check_gradients(
     f: Callable[..., Tensor],
     inputs: Tensor | Sequence[Tensor],
@@ -300,7 +303,7 @@ def check_gradients(
     with torch.enable_grad():
         output = f(*leaves)
     if generator is None:
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(_SEED)
     upstream = torch.randn(output.shape, generator=generator, dtype=output.dtype)
     backward = _backward(output, [leaves[i] for i in places], upstream)
 
