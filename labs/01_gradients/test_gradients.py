@@ -4,10 +4,13 @@
 or from slow transcriptions of the page's formulas; they are functions, called after the code under test.
 """
 
+import copy
 import math
 import re
 import warnings
+from collections.abc import Callable
 from decimal import Decimal, localcontext
+from typing import Any
 
 import pytest
 import torch
@@ -66,8 +69,8 @@ def expanded(x):
 
 
 def leaf(x):
-    """A tensor with these values that requires grad, in the same memory order, whether or not x does."""
-    return x.detach().requires_grad_() if x.ndim and not x.is_contiguous() else x.clone().requires_grad_()
+    """A tensor of its own with these values, in the same memory order, that requires grad."""
+    return copy.deepcopy(x.detach()).requires_grad_()
 
 
 def backward(function, inputs, upstream):
@@ -704,7 +707,7 @@ def cube(x):
 
 
 # name → value, right gradients, wrong gradients, shapes of the inputs, the inputs whose gradient is wrong
-PLANTED = {
+PLANTED: dict[str, tuple[Any, Any, Any, list[tuple[int, ...]], list[int]]] = {
     "mish_precedence": (mish_value, mish_right, mish_precedence, [(2, 3)], [0]),
     "mish_lost_term": (mish_value, mish_omega, mish_omega_lost, [(2, 3)], [0]),
     "norm_derivative_before_scale": (norm_value, norm_gradients, norm_without_scale, [(3, 4), (4,)], [0, 1]),
@@ -858,7 +861,7 @@ def test_check_gradients_obeys_its_tolerances(lab, rng):
     def off(factor, offset):
         return written(lambda x: x * 1.0, lambda u, x: u * factor + offset * u.sign())
 
-    cases = (
+    cases: tuple[tuple[str, Any, dict[str, float], bool], ...] = (
         ("factor 1.4, rtol 0.5", off(1.4, 0.0), {"atol": 0.0, "rtol": 0.5}, True),
         ("factor 1.8, rtol 0.5", off(1.8, 0.0), {"atol": 0.0, "rtol": 0.5}, False),
         ("factor 0.6, rtol 0.5", off(0.6, 0.0), {"atol": 0.0, "rtol": 0.5}, True),
@@ -906,15 +909,15 @@ def test_check_gradients_draws_a_normal_upstream(lab, rng):
     assert_holds(report.ok is True, what="a right function of a 0-d input with 512 × 512 outputs passes")
     u = f.upstream
     assert_holds(tuple(u.shape) == (512, 512), what="the upstream gradient has the output's shape")
-    # Tolerances of 35 times the errors of a sample of a quarter of a million.
+    # Tolerances of more than forty times the errors of a sample of a quarter of a million.
     deviation = float(u.std())
     assert_matches(
-        deviation, lambda: 1.0, atol=0.048, rtol=0.0, what="standard deviation of the upstream gradient"
+        deviation, lambda: 1.0, atol=0.06, rtol=0.0, what="standard deviation of the upstream gradient"
     )
     middle = float((u.abs() < 0.6744897502).to(F64).mean())
     what = "share of the upstream gradient in the middle half of a normal distribution"
-    assert_matches(middle, lambda: 0.5, atol=0.034, rtol=0.0, what=what)
-    assert_matches(float(u.mean()), lambda: 0.0, atol=0.068, rtol=0.0, what="mean of the upstream gradient")
+    assert_matches(middle, lambda: 0.5, atol=0.045, rtol=0.0, what=what)
+    assert_matches(float(u.mean()), lambda: 0.0, atol=0.1, rtol=0.0, what="mean of the upstream gradient")
 
 
 def test_check_gradients_draws_from_its_generator_only(lab, rng):
@@ -1050,7 +1053,7 @@ def test_dead_fraction_takes_any_shape(lab, rng, shape):
 
 # ------------------------------------------------------------------- step 7: norm and activation in one
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "leaky_relu": functional.leaky_relu,
     "mish": functional.mish,
     "lecun_tanh": lecun_tanh_oracle,
