@@ -77,7 +77,7 @@ def backward(function, inputs, upstream):
     """The output and the gradients of all inputs, under an upstream gradient that isn't constant."""
     leaves = [leaf(x) for x in inputs]
     output = function(*leaves)
-    return output.detach(), torch.autograd.grad(output, leaves, upstream)
+    return output.detach(), torch.autograd.grad(output, leaves, upstream.clone())
 
 
 def backward_twice(function, inputs, upstream, weights):
@@ -117,9 +117,18 @@ def by_hand(output):
 
 
 def check_by_hand(function, inputs, name):
-    """Its graph is one Function; without a gradient to record there is none; inputs stay as they were."""
+    """Its graph is one Function; without a gradient to record there is none; what comes in stays."""
     leaves = [leaf(x) for x in inputs]
-    assert_holds(by_hand(function(*leaves)), what=f"{name} is one autograd.Function with its own backward")
+    output = function(*leaves)
+    assert_holds(by_hand(output), what=f"{name} is one autograd.Function with its own backward")
+    shape = inputs[0].shape
+    upstream = torch.full(shape, 1.5, dtype=F64)
+    torch.autograd.grad(output, leaves, upstream)
+    same(
+        upstream,
+        lambda: torch.full(shape, 1.5, dtype=F64),
+        f"upstream gradient after {name}'s backward",
+    )
     given = [x.clone() for x in inputs]
     output = function(*given)
     assert_holds(not output.requires_grad, what=f"{name} of inputs that require no gradient requires none")
@@ -319,7 +328,7 @@ def test_mish_matches_torch(lab, rng):
 
 def test_mish_is_right_far_out(lab, rng):
     """Value and derivative from −1000 to 1000, where eˣ has long overflowed."""
-    sizes = torch.tensor([5.0, 15.0, 25.0, 40.0, 100.0, 350.0, 700.0, 720.0, 1000.0], dtype=F64)
+    sizes = torch.tensor([6.0, 8.0, 15.0, 25.0, 40.0, 100.0, 350.0, 700.0, 720.0, 1000.0], dtype=F64)
     x = torch.cat([sizes, -sizes])
     x = x * torch.where(x.abs() < 1000, 1 - 0.02 * torch.rand(x.shape, generator=rng, dtype=F64), 1.0)
     upstream = randn(rng, *x.shape)
@@ -847,6 +856,9 @@ def test_check_gradients_reports_what_is_not_finite(lab, rng, bad):
     check_index(item.index, lambda: (place,), f"the entry that is {bad}")
     same(item.analytic, lambda: bad, "analytic gradient there")
     assert_holds(not math.isfinite(item.error), what="the error there isn't finite")
+    holes[holes == 1e6] = 0.0
+    report = quietly(lambda: lab.check_gradients(f, torch.zeros(6, dtype=F64)))
+    assert_holds(report.ok is False, what=f"a gradient whose only fault is {bad} is wrong")
     broken = written(lambda x: x.log(), lambda u, x: u / x)
     report = quietly(
         lambda: lab.check_gradients(broken, randn(rng, 3).abs() * torch.tensor([1.0, -1.0, 1.0]))
@@ -876,6 +888,14 @@ def test_check_gradients_obeys_its_tolerances(lab, rng):
     for name, f, options, good in cases:
         report = quietly(lambda f=f, o=options: lab.check_gradients(f, x, **o))
         assert_holds(report.ok is good, what=f"{name}: {'passes' if good else 'is wrong'}")
+    for offset, good in ((5e-9, True), (3e-8, False)):
+        faint = written(lambda x: x * 0.0, lambda u, x, offset=offset: offset * u.sign())
+        report = quietly(lambda f=faint: lab.check_gradients(f, x))
+        assert_holds(report.ok is good, what=f"{offset:g} in place of 0 {'passes' if good else 'is wrong'}")
+    c = 1e12 * number(rng)
+    tuned = written(lambda x: c * x**3, lambda u, x: u * c * 1e-12)  # "right" for differences with ε = 1e-6
+    report = quietly(lambda: lab.check_gradients(tuned, x))
+    assert_holds(report.ok is True, what="the default ε is 1e-6")
     at, eps = number(rng), number(rng, 0.2, 0.4)
     report = quietly(lambda: lab.check_gradients(cube, torch.tensor([at], dtype=F64), eps=eps))
     ratio = report.inputs[0].analytic / report.inputs[0].numeric
@@ -975,9 +995,13 @@ def test_check_gradients_takes_any_shape(lab, rng):
             if name != "x.T" or x.ndim > 1:
                 report = quietly(lambda f=f, x=x: lab.check_gradients(f, x))
                 assert_holds(report.ok is True, what=f"{said}, output like {name}: passes")
-        wrong = written(torch.sin, lambda u, x: factor * u * torch.cos(x))
+        place = tuple(between(rng, 0, size - 1) for size in x.shape)
+        factors = torch.ones(x.shape, dtype=F64)
+        factors[place] = factor
+        wrong = written(torch.sin, lambda u, x, k=factors: k * u * torch.cos(x))
         report = quietly(lambda f=wrong, x=x: lab.check_gradients(f, x))
-        assert_holds(report.ok is False, what=f"{said}: a wrong factor is found")
+        assert_holds(report.ok is False, what=f"{said}: a wrong factor at one entry is found")
+        check_index(report.inputs[0].index, lambda place=place: place, f"{said}: the wrong entry")
         same(len(report.inputs[0].index), lambda x=x: x.ndim, f"{said}: number of dimensions of the index")
 
 
@@ -1118,7 +1142,9 @@ def test_fused_takes_any_shape(lab, rng):
 def test_fused_of_a_constant_row(lab, rng):
     """The variance is exactly 0: value act(0), and finite gradients."""
     x = torch.randint(-9, 9, (4, 1), generator=rng).to(F64).repeat(1, 4)
-    check_fused(lab, rng, "lecun_tanh", x, randn(rng, 4), "norm and lecun_tanh of constant rows")
+    for activation in ("lecun_tanh", "leaky_relu"):
+        what = f"norm and {activation} of constant rows"
+        check_fused(lab, rng, activation, x, randn(rng, 4), what)
 
 
 def test_fused_gives_the_gradient_that_is_asked_for(lab, rng):
