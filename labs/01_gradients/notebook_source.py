@@ -91,12 +91,13 @@ with my_code():
         ax.plot(x, slopes(f, x), "--", color=colour, label="derivative")
         ax.axhline(0, lw=0.8, color=GREY)
         ax.set(title=name, xlabel="x", ylim=(-2.2, 4.2))
-        ax.legend(loc="upper left", fontsize="small")
+        ax.legend(loc="lower right", fontsize="small")
     plt.show()
 
 # %% [markdown]
 # **Figure 2.** Going through LeCun's tanh and back: the error of `lecun_tanh_inverse(lecun_tanh(x))`.
 # The tanh squeezes more and more numbers into the last float below its limit, and the inverse can't tell them apart.
+# (Where the way back is exact, the dot lies on the lower edge.)
 
 # %%
 with my_code():
@@ -424,14 +425,11 @@ with my_code():
     for name, (_, colour, line) in kinds.items():
         left.plot(rates, [100 * silent for silent, _ in runs[name]], line, color=colour, label=name)
         right.plot(rates, [100 * wrong for _, wrong in runs[name]], line, color=colour, label=name)
-    left.set(
-        xscale="log", xlabel="learning rate", ylabel="silent units, %", title="Silent units", ylim=(-3, 103)
-    )
-    right.set(
-        xscale="log", xlabel="learning rate", ylabel="wrong answers, %", title="Wrong answers", ylim=(-3, 103)
-    )
-    left.legend()
-    right.legend()
+    left.set(xscale="log", xlabel="learning rate", ylabel="silent units, %", title="Silent units")
+    right.set(xscale="log", xlabel="learning rate", ylabel="wrong answers, %", title="Wrong answers")
+    for ax in (left, right):
+        ax.set_ylim(bottom=0)
+        ax.legend(loc="upper left")
     plt.show()
 
 # %% [markdown]
