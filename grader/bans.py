@@ -138,12 +138,13 @@ def find(name: str) -> Any:
         return None
 
 
-def _functions_in(found: Any) -> Iterator[FunctionType]:
+def _functions_in(found: Any, classes: frozenset[type] = frozenset()) -> Iterator[FunctionType]:
+    """The functions behind a member; `classes` are those that led here, since a class may refer to itself."""
     if isinstance(found, type):
-        if issubclass(found, tuple | Enum):
-            return  # a plain record or constant of the module
+        if found in classes or issubclass(found, tuple | Enum):
+            return  # been here; or a plain record or constant of the module
         for member in vars(found).values():
-            yield from _functions_in(getattr(member, "__func__", member))
+            yield from _functions_in(getattr(member, "__func__", member), classes | {found})
         return
     if isinstance(found, FunctionType):
         yield found
@@ -151,7 +152,7 @@ def _functions_in(found: Any) -> Iterator[FunctionType]:
         found, "__wrapped__", None
     )  # a decorated function; numpy's are no Python functions outside
     if inner is not None:
-        yield from _functions_in(inner)
+        yield from _functions_in(inner, classes)
 
 
 def _empty(function: FunctionType, name: str) -> None:
