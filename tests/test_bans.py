@@ -136,3 +136,18 @@ def test_every_banned_name_exists_in_this_torch(name: str) -> None:
 @pytest.mark.parametrize("pattern", RULES.banned_operators)
 def test_every_pattern_fits_an_operator_of_this_torch(pattern: str) -> None:
     assert bans._operators(RULES.model_copy(update={"banned_operators": (pattern,)}))
+
+
+def test_a_class_that_refers_to_itself_is_walked_once() -> None:
+    """As torch.autograd.Function's do: each names the class of its backward, which names it in turn."""
+
+    class Forward:
+        def run(self) -> None: ...
+
+    class Backward:
+        there = Forward
+
+        def run(self) -> None: ...
+
+    Forward.back = Backward  # type: ignore[attr-defined]
+    assert len(list(bans._functions_in(Forward))) == 2
