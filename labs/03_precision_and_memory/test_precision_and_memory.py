@@ -241,6 +241,10 @@ def test_stall_follows_both_weights(lab, rng):
         "one step": (between(rng, 100, 200) * unit, 1),
         "a rate below half a spacing": (between(rng, 10, 31) * unit, between(rng, 30, 40)),
         "a rate above it": (between(rng, 40, 60) * unit, between(rng, 20, 40)),
+        "a rate that bfloat16 would round to a tie": (
+            2.0**-9 + between(rng, 1, 2) * 2.0**-18,
+            between(rng, 20, 30),
+        ),
         "growing until 2": (-between(rng, 80, 120) * unit, between(rng, 131, 140)),
         "far beyond zero": (between(rng, 3000, 6000) * unit, between(rng, 7, 12)),
     }
