@@ -1108,7 +1108,8 @@ def test_checkpoint_of_parameters_alone(lab, rng):
     )
     same(inputs[0].grad, lambda: None, "the gradient of that input")
     assert_holds(not inputs[0].requires_grad, what="that input still doesn't require grad")
-    p, seen = nn.Parameter(starts[1].clone()), []
+    p = nn.Parameter(starts[1].clone())
+    seen: list[torch.Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(seen.append, lambda nothing: nothing):
         result = lab.checkpoint(lambda: p.exp())
     same(len(seen), lambda: 0, "the number of saved tensors, no input at all")
