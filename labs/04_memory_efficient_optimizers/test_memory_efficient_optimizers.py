@@ -654,7 +654,7 @@ def test_galore_moves_inside_its_basis(lab, rng):
     """The update of a matrix has the rank of its basis: the first step is the sign of R, projected back."""
     start, G = torch.zeros(6, 5, dtype=F64), matrix(rng, 6, 5)
     p = nn.Parameter(start.clone())
-    run(lab.GaLoreAdamW([p], 2, 10, 1.0, 0.1, eps=1e-12), [p], [[G]])
+    run(lab.GaLoreAdamW([p], 2, 10, 1.0, 0.1, eps=1e-30), [p], [[G]])
     moved = p.detach().clone()
 
     def step():
