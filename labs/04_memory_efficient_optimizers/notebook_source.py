@@ -322,7 +322,7 @@ with my_code():
 # %% [markdown]
 # ## Step 7: Lion, and the ledger
 #
-# $p \leftarrow p - \eta \, \mathrm{sign}(\beta_1 m + (1 - \beta_1) g)$, then $m \leftarrow \beta_2 m + (1 - \beta_2) g$.
+# $p \leftarrow p - \eta \cdot \mathrm{sign}(\beta_1 m + (1 - \beta_1) g)$, then $m \leftarrow \beta_2 m + (1 - \beta_2) g$.
 # `state_bytes` counts what an optimizer really holds.
 
 # %%

@@ -157,13 +157,17 @@ def test_projector_counts_what_it_needs(lab, rng, shape, side):
         projector = lab.GaLoreProjector(rank, side=side)
         quiet(projector.refresh, matrix(rng, *shape))
         inner, outer = (rows, columns) if is_left(side, *shape) else (columns, rows)
-        r = min(rank, inner)
         what = f"of a {shape} gradient, rank {rank}, side {side}"
-        same(projector.basis_floats, lambda n=inner * r: n, f"basis_floats {what}")
-        same(projector.low_rank_floats, lambda n=2 * r * outer: n, f"low_rank_floats {what}")
+        same(projector.basis_floats, lambda a=inner, r=rank: a * min(a, r), f"basis_floats {what}")
+        same(
+            projector.low_rank_floats,
+            lambda a=inner, b=outer, r=rank: 2 * b * min(a, r),
+            f"low_rank_floats {what}",
+        )
         same(projector.full_adam_floats, lambda: 2 * rows * columns, f"full_adam_floats {what}")
-        same(projector.is_identity, lambda e=rank >= inner: e, f"is_identity {what}")
-        same(projector.basis.numel(), lambda n=inner * r: n, f"entries of the basis {what}")
+        same(projector.is_identity, lambda a=inner, r=rank: r >= a, f"is_identity {what}")
+        entries = projector.basis.numel()
+        same(entries, lambda a=inner, r=rank: a * min(a, r), f"entries of the basis {what}")
 
 
 # What happens to a projector, in order: a tick, or "refresh"; and beside each tick, whose basis it uses.
@@ -184,7 +188,7 @@ def test_projector_takes_its_basis_in_time(lab, rng, story):
     every, events, owners = STORIES[story]
     gradients = [matrix(rng, 4, 3) for _ in events]
     projector = lab.GaLoreProjector(rank=2, update_every=every)
-    seen = []
+    seen: list[torch.Tensor] = []
     for event, G in zip(events, gradients, strict=True):
         if event == "tick":
             seen.append(projector.low_rank(G.clone()) if len(seen) % 2 else projector.project(G.clone()))
@@ -294,8 +298,11 @@ def test_projector_keeps_dtype_and_input(lab, rng, side):
     R = projector.low_rank(passed)
     near(R.detach(), lambda: low_rank_of(G, G, 2, side), "R of a gradient in another memory order")
     result = projector.project(passed)
-    graphless = not (R.requires_grad or result.requires_grad or projector.basis.requires_grad)
-    assert_holds(graphless, what="basis, R and project(G) carry no graph")
+    sent_back = projector.back(
+        (leaf @ projector.basis if R.shape[0] == 4 else projector.basis.T @ leaf) * 1.0
+    )
+    graphless = not any(x.requires_grad for x in (R, result, sent_back, projector.basis))
+    assert_holds(graphless, what="basis, R, project(G) and back(R) carry no graph")
     same(passed.detach(), lambda: G, "the gradient after the calls")
 
 
@@ -442,6 +449,11 @@ def report_of(shapes, rank, bytes_per_float):
     }
 
 
+COUNTS = ("tracked", "full_adam_floats", "galore_floats")
+SHARES = ("full_adam_mib", "galore_mib", "ratio")
+RULE_NAMES = ("short", "long", "left", "right", "moments_only")
+
+
 @pytest.mark.parametrize("rank", [1, 2, 4, 7])
 def test_manager_reports_its_memory(lab, rng, rank):
     """Floats and MiB of the tracked matrices, by five accounting rules; the rank is cut on each side."""
@@ -454,17 +466,17 @@ def test_manager_reports_its_memory(lab, rng, rank):
     for options in ({}, {"bytes_per_float": 2}):
         report = manager.memory_report(**options)
         size = options.get("bytes_per_float", 4)
-        wanted = report_of(shapes, rank, size)
         assert_holds(isinstance(report, dict), what="memory_report returns a dict")
-        assert_holds(sorted(report) == sorted(wanted), what=f"the report's keys are {', '.join(wanted)}")
+        names = {*COUNTS, *SHARES, "rules_mib"}
+        assert_holds(set(report) == names, what=f"the report's keys are {', '.join(sorted(names))}")
         what = f"rank {rank}, {size} bytes a float"
-        for key in ("tracked", "full_adam_floats", "galore_floats"):
+        for key in COUNTS:
             same(report[key], lambda key=key, s=size: report_of(shapes, rank, s)[key], f"{key}, {what}")
-        for key in ("full_adam_mib", "galore_mib", "ratio"):
+        for key in SHARES:
             close(report[key], lambda key=key, s=size: report_of(shapes, rank, s)[key], f"{key}, {what}")
         rules = report["rules_mib"]
-        assert_holds(sorted(rules) == sorted(wanted["rules_mib"]), what="rules_mib has the five rules")
-        for rule in wanted["rules_mib"]:
+        assert_holds(set(rules) == set(RULE_NAMES), what=f"rules_mib has the keys {', '.join(RULE_NAMES)}")
+        for rule in RULE_NAMES:
             close(
                 rules[rule],
                 lambda rule=rule, s=size: report_of(shapes, rank, s)["rules_mib"][rule],
@@ -581,7 +593,8 @@ GALORE = Subject(
     exact={},
     shapes=[(5, 3), (3, 6), (4,)],
     gradients=galore_gradients,
-    **NEAR,
+    atol=NEAR["atol"],
+    rtol=NEAR["rtol"],
     continues=1e-13,
     state_numel=galore_numel,
     # A matrix of zeros, of NaN, or with equal singular values has no one basis: tests of their own follow.
@@ -670,15 +683,10 @@ def test_galore_with_full_rank_or_more(lab, rng):
     """A rank above the short side is cut; the moments still live in the basis, which turns the update."""
     options = {**GALORE.options, "rank": 9}
     subject = replace(GALORE, shapes=[(5, 3), (1, 4), (4, 1)])
-    check_path(
-        subject,
-        lab,
-        rng,
-        5,
-        "GaLoreAdamW of a rank above the short side",
-        options,
-        lambda lab, params, o: quiet(lab.GaLoreAdamW, params, **o),
-    )
+    what = "GaLoreAdamW of a rank above the short side"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such a rank may be warned of
+        check_path(subject, lab, rng, 5, what, options)
 
 
 def test_galore_counts_each_matrix_alone(lab, rng):
@@ -758,7 +766,7 @@ KINDS = {
     "elementwise": (
         *("layers.0.attn.q_proj.bias", "mlp.fc.BIAS", "key_norm.weight", "embed_norm.weight", "Norm.weight"),
         *("ln_f.weight", "mlp.ln_1.weight", "h.0.ln1.weight", "h.0.LN2.value", "mlp.lnorm_out.scale"),
-        *("linear.ln.weight", "attn.wq.layernorm.weight"),
+        *("linear.ln.weight", "attn.wq.layernorm.weight", "h.0.post_ln_mlp.weight"),
     ),
     "head": (
         *("attn.q_proj.weight", "attn.k_proj.weight", "wq", "layers.3.attention.wk.weight", "Query.weight"),
@@ -774,7 +782,7 @@ KINDS = {
         *("embed.weight", "tok_EMBD.weight", "transformer.wte.weight", "lm_head.weight", "output.weight"),
         *("final_layer.weight", "attn.v_proj.weight", "attn.wv.weight", "attn.value.weight", "o_proj.weight"),
         *("attn.wo.weight", "h.0.attn.proj.weight", "feed_forward.w1.weight", "my.Linear.weight"),
-        *("h.3.mlp.up.weight", "ln.mlp.weight", "mlp.ln", "lnmlp"),
+        *("h.3.mlp.up.weight", "ln.mlp.weight", "mlp.ln", "lnmlp", "mlp.kiln.weight"),
     ),
 }
 UNKNOWN = ("gate.weight", "layers.0.attn.w_q.weight", "weight", "ln", "ln.a.b", "attn.c_attn.weight")
@@ -1090,7 +1098,7 @@ def sm3_rule(p, g, state, o, i):
     """SM3-II, entry by entry: an accumulator for each slice (axis, index); a number has one slice."""
     accumulators, places = state.setdefault("mu", {}), torch.ones_like(p).nonzero().tolist()
     nu = torch.zeros_like(p)
-    fresh = {}
+    fresh: dict[tuple[int, int], float] = {}
     for place in places:
         slices = list(enumerate(place)) or [(0, 0)]
         value = min(accumulators.get(s, 0.0) for s in slices) + float(g[tuple(place)]) ** 2
@@ -1249,8 +1257,8 @@ def test_lion_matches_its_formula(lab, rng):
 
 
 def test_lion_moves_every_weight_by_lr(lab, rng):
-    """Gradients from 1e-9 to 1e9: the same step. A weight that has never had a gradient stays where it is."""
-    size = torch.tensor([0.0, 1e-9, 1e-3, 1.0, 1e9], dtype=F64)
+    """Gradients from 1e-20 to 1e9: the same step. A weight that never had a gradient stays."""
+    size = torch.tensor([0.0, 1e-20, 1e-3, 1.0, 1e9], dtype=F64)
     lr = number(rng, 0.1, 0.3)
     p = nn.Parameter(torch.zeros(6, 5, dtype=F64))
     signs = torch.where(randn(rng, 6, 5) > 0, 1.0, -1.0).to(F64)
@@ -1292,14 +1300,17 @@ def test_state_bytes_counts_every_tensor(lab, rng):
         "count": torch.tensor(3.0),
         "slice": torch.zeros(8, m)[:, 1],
     }
-    flat = 8 * n + 6 * m + m + 4 + 32
-    same(lab.state_bytes(optimizer), lambda: flat, "state_bytes of two parameters, several dtypes")
+
+    def flat():
+        return 8 * n + 6 * m + m + 4 + 32
+
+    same(lab.state_bytes(optimizer), flat, "state_bytes of two parameters, several dtypes")
     optimizer.state[first]["moments"] = {
         "rows": [torch.zeros(n), torch.zeros(2, n)],
         "deep": ({"a": [torch.zeros(m), 3]}, torch.zeros(1, dtype=torch.int64), []),
         "empty": torch.zeros(0),
     }
-    same(lab.state_bytes(optimizer), lambda: flat + 12 * n + 4 * m + 8, "state_bytes of a nested state")
+    same(lab.state_bytes(optimizer), lambda: flat() + 12 * n + 4 * m + 8, "state_bytes of a nested state")
     kept = optimizer.state[first]["step"] == 7 and len(optimizer.state) == 2
     assert_holds(kept, what="state_bytes leaves the state as it is")
 
