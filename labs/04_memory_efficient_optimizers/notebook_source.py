@@ -166,7 +166,7 @@ with my_code():
             left.plot(range(1, 65), values / values[0], line, color=colour, label=label)
         right.plot(ranks, kept(G, basis_of), line, marker=marker, ms=5, mfc="none", color=colour, label=label)
     left.set(yscale="log", xlabel="index, largest first", ylabel="singular value / largest", title="Spectrum")
-    left.set_ylim(bottom=1e-4)
+    left.set_ylim(bottom=2e-3)
     right.set(xlabel="rank", ylabel="share of the squared norm", title="What a rank keeps")
     right.set_ylim(0, 1.03)
     left.legend(fontsize="small")
@@ -314,7 +314,7 @@ with my_code():
             optimizer.step()
         share = (p.detach() - before).abs() / (p.grad.abs() / total.sqrt())
         image = ax.imshow(share, vmin=0, vmax=1, cmap="viridis")
-        ax.set(title=name, xlabel="column", ylabel="row")
+        ax.set(title=name, xlabel="column", ylabel="row", xticks=range(0, 30, 5), yticks=range(0, 20, 5))
         ax.grid(False)
     fig.colorbar(image, ax=axes, label="SM3's step / AdaGrad's")
     plt.show()
@@ -331,6 +331,7 @@ with my_code():
 # %% [markdown]
 # **Figure 4.** Bytes of state against width, measured by your `state_bytes` on one layer (four square matrices, up and down), in float32 and on the meta device.
 # Which optimizers grow with the number of weights, and which with the number of rows and columns?
+# Three of the lines lie on one another, and so do two others: which, and why?
 
 
 # %%
@@ -387,6 +388,7 @@ with my_code():
 # %% [markdown]
 # **Figure 5.** Loss at equal steps, each optimizer at a rate that was tried roughly.
 # A picture, no proof: change the rates and see how much of the order stays.
+# (GaLore projects every matrix here, the embedding and the head too, which its authors don't.)
 
 # %%
 with my_code():

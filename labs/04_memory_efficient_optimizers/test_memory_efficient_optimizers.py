@@ -981,7 +981,7 @@ def test_adam_mini_reads_each_group(lab, rng):
     optimizer = lab.AdamMini(zip(names, params, strict=True), eps=0.1, **SIZES)
     for t, row in enumerate(gradients):
         before = [p.detach().clone() for p in params]
-        rates = {}
+        rates: dict[int, float] = {}
         for place, group in enumerate(optimizer.param_groups):
             group["lr"] = 0.1 * (place + 1 + t)
             rates |= {id(p): group["lr"] for p in group["params"]}
