@@ -9,7 +9,7 @@ import pytest
 
 from grader.advice import advice
 from grader.bans import _sentence
-from grader.course import find_root
+from grader.course import find_root, load_course
 from grader.implementations import BrokenImplementation, Program, left_out_line
 from grader.reports.feedback import for_student
 from grader.verdicts import ERROR, FORBIDDEN, Verdict
@@ -65,3 +65,12 @@ def test_a_lab_shows_what_the_grader_says_in_its_own_words() -> None:
         for_student(Verdict("t", ERROR, lacks)),
     ):
         assert said in page, said
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "curriculum" / "README.md"], ids=["course", "curriculum"]
+)
+def test_every_lab_can_be_found_from_the_first_pages(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for lab in load_course(ROOT).labs:
+        assert f"labs/{lab.name}/README.md" in text
