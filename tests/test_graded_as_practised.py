@@ -10,15 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from grader.course import load_course
+from grader.course import Lab, load_course
 from grader.implementations import apply_mistake
 from grader.running import run_tests
 from grader.worker import Examiner
 
 ROOT = Path(__file__).resolve().parents[1]
+LABS = load_course(ROOT).labs
 LAB = load_course(ROOT).find_lab("02")
 SEED = 5
-EVERY = 17  # of the lab's mistakes, whose order is by step
+EVERY = 17  # of a lab's mistakes, whose order is by step
+MISTAKES = [(lab, mistake.id) for lab in LABS for mistake in lab.mistakes[::EVERY]]
+
+Examined = tuple[Lab, Examiner]
+
+
+@pytest.fixture(scope="module")
+def examined(request: pytest.FixtureRequest) -> Iterator[Examined]:
+    """A lab and its examiner; pytest runs all tests of one lab before the next one's is started."""
+    with Examiner(request.param, SEED) as examiner:
+        yield request.param, examiner
 
 
 @pytest.fixture(scope="module")
@@ -27,23 +38,30 @@ def examiner() -> Iterator[Examiner]:
         yield examiner
 
 
-@pytest.mark.parametrize("id", [mistake.id for mistake in LAB.mistakes[::EVERY]])
-def test_a_mistake_gets_the_same_verdicts_and_name(examiner: Examiner, tmp_path: Path, id: str) -> None:
-    mistake = LAB.mistake(id)
+@pytest.mark.parametrize(
+    ("examined", "id"), MISTAKES, ids=[id for _, id in MISTAKES], indirect=["examined"], scope="module"
+)
+def test_a_mistake_gets_the_same_verdicts_and_name(examined: Examined, tmp_path: Path, id: str) -> None:
+    lab, examiner = examined
+    mistake = lab.mistake(id)
     path = tmp_path / "exercise.py"
-    path.write_text(apply_mistake(LAB.solution.read_text(encoding="utf-8"), mistake), encoding="utf-8")
+    path.write_text(apply_mistake(lab.solution.read_text(encoding="utf-8"), mistake), encoding="utf-8")
     graded = examiner.judge(path.read_text(encoding="utf-8")).verdicts
-    practised = run_tests(LAB, path, SEED)
+    practised = run_tests(lab, path, SEED)
     assert [(one.test, one.verdict) for one in graded] == [(one.test, one.verdict) for one in practised]
-    assert any(not one.passed for one in graded if LAB.step_of(one.test).id == mistake.step)
+    assert any(not one.passed for one in graded if lab.step_of(one.test).id == mistake.step)
     for ours, theirs in zip(graded, practised, strict=True):
         if ours.verdict == "wrong":
             assert ours.message.splitlines()[0] == theirs.message.splitlines()[0]
 
 
-def test_the_stub_is_to_do_everywhere(examiner: Examiner) -> None:
-    verdicts = examiner.judge(LAB.exercise.read_text(encoding="utf-8")).verdicts
-    assert {verdict.verdict for verdict in verdicts} == {"to do"}
+@pytest.mark.parametrize("examined", LABS, ids=[lab.number for lab in LABS], indirect=True, scope="module")
+def test_the_solution_passes_and_the_stub_is_to_do_everywhere(examined: Examined) -> None:
+    lab, examiner = examined
+    for path, verdict in ((lab.solution, "pass"), (lab.exercise, "to do")):
+        judgement = examiner.judge(path.read_text(encoding="utf-8"))
+        assert {one.verdict for one in judgement.verdicts} == {verdict}
+        assert judgement.message == ""
 
 
 COMPARISON = """
