@@ -26,7 +26,7 @@ from grader.checks import assert_holds, assert_matches, assert_same_trajectory
 from grader.comparison import Trajectory
 
 F64 = torch.float64
-COUNTERS = 16  # bytes a parameter that a step count may take
+COUNTERS = 16  # bytes that a step count and its like may take, for each parameter tensor
 
 Shape = tuple[int, ...]
 Options = Mapping[str, Any]
@@ -341,7 +341,8 @@ def writes_into_the_weight_itself(subject: Subject, lab: ModuleType, rng: Genera
         memory = p.detach()
         p.grad = slope
         subject.build(lab, [p], subject.options).step()
-        what = f"a weight's memory under {subject.name}, {transposed} transposed"
+        where = "must be written in place into the weight's own memory"
+        what = f"{subject.name}, {transposed} transposed: {where}"
         subject.matches(memory, lambda: subject.one_step(start, gradient), what)
 
 
@@ -374,18 +375,23 @@ def shows_nan(subject: Subject, lab: ModuleType, rng: Generator) -> None:
 
 
 def keeps_a_small_state(subject: Subject, lab: ModuleType, rng: Generator) -> None:
-    """The state holds what the rule needs, and at most 16 bytes more a parameter, for counters."""
+    """The state holds what the rule needs, in the parameter's dtype, and 16 bytes at most for counters.
+
+    In float64 and in float32; for narrower parameters a float32 state is as good a choice.
+    """
     needed = subject.state_numel
     if needed is None:
         raise ValueError(f"{subject.name} doesn't say how large its state may be")
-    params = parameters(_starts(subject, rng))
-    optimizer = subject.build(lab, params, subject.options)
-    run(optimizer, params, subject.gradients(rng, 2, subject.shapes))
-    for p, shape in zip(params, subject.shapes, strict=True):
-        size = sum(t.numel() * t.element_size() for t in tensors_in(optimizer.state[p]))
-        allowed = COUNTERS + p.element_size() * needed(shape)
-        what = f"{subject.name}'s state of a {shape} parameter takes at most {allowed} bytes"
-        assert_holds(size <= allowed, what=what)
+    starts, gradients = _starts(subject, rng), subject.gradients(rng, 2, subject.shapes)
+    for dtype in (F64, torch.float32):
+        params = parameters(start.to(dtype) for start in starts)
+        optimizer = subject.build(lab, params, subject.options)
+        run(optimizer, params, [[gradient.to(dtype) for gradient in row] for row in gradients])
+        for p, shape in zip(params, subject.shapes, strict=True):
+            size = sum(t.numel() * t.element_size() for t in tensors_in(optimizer.state[p]))
+            allowed = COUNTERS + p.element_size() * needed(shape)
+            what = f"{subject.name}'s state of a {shape} {dtype} parameter takes at most {allowed} bytes"
+            assert_holds(size <= allowed, what=what)
 
 
 RULES: dict[str, Callable[[Subject, ModuleType, Generator], None]] = {

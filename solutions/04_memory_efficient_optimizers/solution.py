@@ -158,11 +158,14 @@ class GaLoreManager:
         rank: int,
         update_every: int = 200,
         min_elements: int = 4096,
-        exclude: Iterable[str] = ("embed",),
+        exclude: tuple[str, ...] = ("embed",),
     ) -> None:
-        """Remember the options. rank and update_every are those of every projector."""
+        """Remember the options. rank and update_every are those of every projector.
+
+        exclude: a tuple of words, compared with names as they are, upper and lower case.
+        """
         self.rank, self.update_every = rank, update_every
-        self.min_elements, self.exclude = min_elements, tuple(exclude)
+        self.min_elements, self.exclude = min_elements, exclude
         self.projectors: dict[str, GaLoreProjector] = {}
         self._shapes: dict[str, tuple[int, int]] = {}
         self._judged: set[str] = set()
@@ -191,7 +194,7 @@ class GaLoreManager:
         full_adam_floats: both moments in full size.
         galore_floats: bases and both moments, as tracked (side short).
         full_adam_mib, galore_mib: floats · bytes_per_float / 2²⁰.
-        ratio: galore / full (NaN if nothing is tracked).
+        ratio: galore / full (what it is when nothing is tracked is yours to choose).
         rules_mib: the MiB that five accounting rules give, a dict: "short", "long", "left", "right" (a basis
             on that side of every matrix, and both moments of what it leaves) and "moments_only" (side short,
             without the bases). On each side r = min(rank, that side).
@@ -284,8 +287,8 @@ class GaLoreAdamW(Optimizer):
         closure: is called once, before the update, with gradients switched on.
         Options (rank and update_every too) are read from each of `self.param_groups` at every step.
         A parameter whose grad is None is neither moved nor decayed nor counted. `p.grad` is not changed.
-        State, in `self.state[p]`, without graph: the basis, m and v of R's shape, the count t. Tensors and
-        numbers only, so that a `state_dict` holds everything: no projector object.
+        State, in `self.state[p]`, without graph: the basis, m and v of R's shape, the count t. Tensors,
+        numbers, dicts and lists only, so that a `state_dict` holds everything: no projector object.
         """
         return _run(self, closure, self._update)
 
@@ -348,8 +351,8 @@ class AdamMini(Optimizer):
 
     1. elementwise, each entry a block of its own, never decayed: the name contains "bias", "norm" or "ln_",
        or its last part but one (between dots) begins with "ln", as in "h.0.ln1.weight";
-    2. head, blocks of dim·dim // n_heads consecutive entries of the flattened tensor: the name contains
-       "k_proj", "q_proj", "wq", "wk", "query" or "key";
+    2. head, blocks of dim·dim // n_heads consecutive entries in the order of their indices, as `reshape(-1)`
+       gives them: the name contains "k_proj", "q_proj", "wq", "wk", "query" or "key";
     3. row, one block per index of dimension 0: the name contains "embed", "embd", "wte", "lm_head", "output",
        "final_layer", "v_proj", "wv", "value", "o_proj", "wo", "attn.proj", "feed_forward", "linear" or "mlp";
     4. else a ValueError that names the parameter: a wrong block is worse than none.
@@ -374,7 +377,8 @@ class AdamMini(Optimizer):
             Parameters that don't require grad are left out, whatever their names.
         dim: the width of the model. n_heads: its number of query heads.
         An unknown name is a ValueError here, not in `step`. How many groups there are is yours to choose;
-        each holds lr, betas, eps and weight_decay, and a schedule may write into them.
+        each holds lr, betas, eps and weight_decay, and a schedule may write into them (weight_decay only
+        where no parameter of the group is elementwise).
         """
         self.head_block = dim * dim // n_heads
         kinds: dict[str, list[Tensor]] = {"elementwise": [], "head": [], "row": []}
@@ -504,7 +508,7 @@ class SM3(Optimizer):
 
         ν = min over the axes of the accumulators, each broadcast to the shape of g,   + g²
         μ_a ← max of ν over all axes but a                            for each axis a, after ν
-        u = g / sqrt(ν + eps)                                         0 where all gradients were 0
+        u = g / sqrt(ν + eps)                                         0 where ν = 0
         m ← β m + (1 − β) u         p ← p − lr · m                    β = momentum; no bias correction
         momentum 0:                 p ← p − lr · u                    and no m is kept
 
