@@ -107,7 +107,10 @@ class GaLoreManager:
         min_elements: int = 4096,
         exclude: tuple[str, ...] = ("embed",),
     ) -> None:
-        """Remember the options. rank and update_every are those of every projector; exclude is a tuple of words."""
+        """Remember the options. rank and update_every are those of every projector.
+
+        exclude: a tuple of words, compared with names as they are, upper and lower case.
+        """
         raise NotImplementedError("lab 04, step 2: GaLoreManager.__init__ (README section 2)")
 
     def process_gradients(self, named_grads: dict[str, Tensor | None]) -> dict[str, Tensor | None]:
