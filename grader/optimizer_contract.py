@@ -390,7 +390,8 @@ def keeps_a_small_state(subject: Subject, lab: ModuleType, rng: Generator) -> No
         for p, shape in zip(params, subject.shapes, strict=True):
             size = sum(t.numel() * t.element_size() for t in tensors_in(optimizer.state[p]))
             allowed = COUNTERS + p.element_size() * needed(shape)
-            what = f"{subject.name}'s state of a {shape} {dtype} parameter takes at most {allowed} bytes"
+            most = f"at most {allowed} bytes, {COUNTERS} of them for counters"
+            what = f"{subject.name}'s state of a {shape} {dtype} parameter takes {most}"
             assert_holds(size <= allowed, what=what)
 
 
