@@ -125,8 +125,8 @@ def numerical_gradient(f: Callable[[Tensor], Tensor | float], x: Tensor, eps: fl
 
     e_i is 1 at entry i and 0 elsewhere, so all other entries stay at x.
 
-    f: takes a tensor like x (a copy, so that it can't harm x) and returns a 0-d tensor, with or without a
-        graph, or a number.
+    f: takes a tensor like x (a copy: x stays as it is, also if f writes into its argument) and returns a
+        0-d tensor, with or without a graph, or a number.
     x: any shape, also 0-d, any layout. It may be a leaf that requires grad; neither it nor its `.grad`
         changes.
     eps: half the distance between the two points.
@@ -142,10 +142,10 @@ def numerical_gradient(f: Callable[[Tensor], Tensor | float], x: Tensor, eps: fl
 class InputReport:
     """One input's worst entry (given)."""
 
-    index: tuple[int, ...]  # the entry with the largest error above its allowance
+    index: tuple[int, ...]  # the entry with the largest excess: its error minus its allowance
     analytic: float  # what the backward says there
     numeric: float  # what the finite difference says there
-    error: float  # how far they are apart; inf where one of them isn't finite
+    error: float  # how far they are apart; inf (or NaN) where one of them isn't finite
     ok: bool  # whether every entry of this input is right
 
 
@@ -184,7 +184,8 @@ def check_gradients(
     generator: where u is drawn from. None: a fresh one with a fixed seed, so that the same call gives the
         same report; the global random state is neither read nor moved in either case.
     Returns a GradientReport; a wrong gradient is reported, never raised. `index` is the entry with the
-    largest error above its allowance (the right side above), where what isn't finite counts as infinite.
+    largest excess: its error minus its allowance, which is the right side above; where one of the two isn't
+    finite, the excess counts as infinite. An input without entries is right, and its index is ().
     """
     raise NotImplementedError("lab 01, step 5: check_gradients (README section 5)")
 
@@ -195,7 +196,8 @@ def check_gradients(
 def dead_fraction(activations: Tensor) -> float:
     """Return the share of units that are ≤ 0 on *every* sample.
 
-    activations: the last dimension is the unit, all others together are the samples.
+    activations: the last dimension is the unit, all others together are the samples; at least one of each,
+        and no NaN.
     Returns a Python float from 0 to 1.
     """
     raise NotImplementedError("lab 01, step 6: dead_fraction (README section 6)")
