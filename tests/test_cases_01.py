@@ -6,6 +6,7 @@ The oracle of each is named; none of them is this repository's own code.
 from __future__ import annotations
 
 import math
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,68 @@ LAB = load_course(find_root(Path(__file__).parent)).find_lab("01")
 @pytest.fixture(scope="module")
 def solution() -> ModuleType:
     return load(LAB.solution)
+
+
+class Sum(torch.autograd.Function):
+    """Some Function of one input or of two; nobody asks for its gradient here."""
+
+    @staticmethod
+    def forward(ctx: object, *inputs: Tensor) -> Tensor:
+        return inputs[0].sum(0) if len(inputs) == 1 else inputs[0] + inputs[1]
+
+
+def total(*inputs: Tensor) -> Tensor:
+    result: Tensor = Sum.apply(*inputs)  # type: ignore[no-untyped-call]
+    return result
+
+
+REARRANGED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "as they are": lambda a, b: total(a, b),
+    "stacked": lambda a, b: total(torch.stack([a, b])),
+    "concatenated": lambda a, b: total(torch.cat([a[None], b[None]])),
+    "stacked and taken apart": lambda a, b: total(*torch.stack([a, b]).unbind(0)),
+    "split": lambda a, b: total(*torch.cat([a, b]).split(3)),
+    "chosen by index": lambda a, b: total(a[torch.arange(3)], b.index_select(0, torch.arange(3))),
+    "chosen by mask": lambda a, b: total(a[a == a].view(3, 4), b.masked_select(b == b).view(3, 4)),
+    "gathered": lambda a, b: total(a.gather(0, torch.zeros(3, 4, dtype=torch.int64)), b.flip(0).roll(1)),
+    "transposed": lambda a, b: total(a.T.contiguous(), b.mT).T,
+    "cast": lambda a, b: total(a.float(), b.float()).double(),
+    "expanded": lambda a, b: total(a.expand(2, 3, 4), b.repeat(2, 1, 1))[0].clone(),
+}
+CALCULATED: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str]] = {
+    "before": (lambda a, b: total(a * 1.0, b), "1 Function of your own and MulBackward0"),
+    "after": (lambda a, b: total(a, b).sum(), "1 Function of your own and SumBackward0"),
+    "by a case": (lambda a, b: torch.where(a > 0, total(a, b), b), "WhereBackward0"),
+    "in two Functions": (lambda a, b: total(total(a, b), b), "2 Functions of your own"),
+    "without any": (lambda a, b: a + b, "0 Functions of your own and AddBackward0"),
+    "without a graph": (lambda a, b: a.detach(), "0 Functions of your own"),
+}
+
+
+@pytest.fixture(scope="module")
+def by_hand() -> Callable[[Tensor], tuple[bool, str]]:
+    """How lab 01's tests tell whether a function is one Function."""
+    found: Callable[[Tensor], tuple[bool, str]] = runpy.run_path(str(LAB.tests_path))["by_hand"]
+    return found
+
+
+@pytest.mark.parametrize("name", REARRANGED)
+def test_one_function_may_stand_among_what_rearranges(
+    by_hand: Callable[[Tensor], tuple[bool, str]], name: str
+) -> None:
+    a, b = (torch.ones(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert by_hand(REARRANGED[name](a, b)) == (True, "")
+
+
+@pytest.mark.parametrize("name", CALCULATED)
+def test_what_calculates_beside_a_function_is_named(
+    by_hand: Callable[[Tensor], tuple[bool, str]], name: str
+) -> None:
+    a, b = (torch.ones(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    function, said = CALCULATED[name]
+    kept, found = by_hand(function(a, b))
+    assert not kept
+    assert found.endswith(said)
 
 
 def number(x: float) -> Tensor:
