@@ -44,7 +44,7 @@ REARRANGED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "stacked": lambda a, b: total(torch.stack([a, b])),
     "concatenated": lambda a, b: total(torch.cat([a[None], b[None]])),
     "stacked and taken apart": lambda a, b: total(*torch.stack([a, b]).unbind(0)),
-    "split": lambda a, b: total(*torch.cat([a, b]).split(3)),
+    "split": lambda a, b: total(*torch.cat([a, b]).chunk(2)),
     "chosen by index": lambda a, b: total(a[torch.arange(3)], b.index_select(0, torch.arange(3))),
     "chosen by mask": lambda a, b: total(a[a == a].view(3, 4), b.masked_select(b == b).view(3, 4)),
     "gathered": lambda a, b: total(a.gather(0, torch.zeros(3, 4, dtype=torch.int64)), b.flip(0).roll(1)),
