@@ -33,7 +33,7 @@ def round_to_bf16(x: Tensor, generator: torch.Generator | None = None) -> Tensor
         nearest:     upper half of (bits + 0x7FFF + last bit that is kept)        a tie goes to the even one
         stochastic:  upper half of (bits + u),   u whole, uniform in 0 … 0xFFFF   right on average
 
-    x: any shape, also 0-d and empty, any memory order; dtypes other than float32 are cast to it first.
+    x: any shape, also 0-d and empty, any memory order; real dtypes other than float32 are cast to it first.
     generator: None rounds to nearest: equal to `x.to(torch.bfloat16)` for every input, with subnormals,
         overflow to ±inf, signed zeros, and every NaN still a NaN (whatever its payload).
         With a generator, each entry goes by its own draw to one of its two neighbours, with the
@@ -147,10 +147,13 @@ class MasterWeights:
 
         state: from `state_dict` of an instance with as many weights; another number is a ValueError that
             changes nothing. It stays as it is, also in later steps: nothing of it is kept, all is copied.
+            Masters of another shape are refused in the same way here; `copy_` alone would repeat a row.
         Training then continues bit for bit, also if this instance has stepped before.
         """
         if len(state["masters"]) != len(self.masters):
             raise ValueError(f"{len(state['masters'])} weights saved, {len(self.masters)} here")
+        if any(a.shape != b.shape for a, b in zip(state["masters"], self.masters, strict=True)):
+            raise ValueError("a weight that was saved has another shape than here")
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         with torch.no_grad():
             for master, saved in zip(self.masters, state["masters"], strict=True):
@@ -207,13 +210,19 @@ class LossScaler:
         return self._scale
 
     def scale(self, loss: Tensor) -> Tensor:
-        """loss · scale, a new tensor that can be differentiated."""
-        return loss * self._scale
+        """loss · scale, a new tensor that can be differentiated.
+
+        As in torch the factor is a float32 tensor without dimensions: a 0-d float16 or bfloat16 loss comes
+        back in float32, where it has room, any other one in its own dtype. A Python number as factor keeps
+        the dtype, and is right as well.
+        """
+        return loss * torch.tensor(self._scale, device=loss.device)
 
     def unscale_(self, optimizer: Optimizer) -> None:
         """Multiply every gradient of all groups by 1/scale, in place, and note if an entry is inf or NaN.
 
-        Parameters without gradient are skipped. A second call for this optimizer before `update`, or a call
+        Entries are judged as they come, before the multiplication. Parameters without gradient are skipped;
+        if none has one, nothing is bad. A second call for this optimizer before `update`, or a call
         after its `step`, is a RuntimeError that changes nothing.
         """
         if optimizer in self._stepped:
@@ -249,7 +258,8 @@ class LossScaler:
 
         Anything bad in any optimizer: scale · backoff_factor, counter 0; there is no lower bound. Else
         counter + 1, and when that reaches growth_interval: scale · growth_factor, counter 0.
-        As in torch the scale is a float32 number, and it doesn't grow beyond the largest of them.
+        Here, as in torch, the scale is a float32 number, and it doesn't grow beyond the largest of them; a
+        Python number is right as well.
         """
         if any(self._bad.values()):
             self._scale = _as_float32(self._scale * self._backoff_factor)
@@ -274,7 +284,10 @@ class LossScaler:
         }
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Continue as the scaler whose `state_dict` this is, whatever the own factors were."""
+        """Continue as the scaler whose `state_dict` this is, whatever the own factors were.
+
+        For use between two iterations: what becomes of notes that have not been updated yet is free.
+        """
         self._scale = state["scale"]
         self._growth_factor = state["growth_factor"]
         self._backoff_factor = state["backoff_factor"]
@@ -341,8 +354,10 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
 
     function: takes `inputs` and returns a tensor or a tuple of tensors. It may use parameters that are not
         among `inputs`, and it may draw from torch's CPU random state.
-    inputs: tensors, and anything else, which is passed through as it is.
-    Returns what `function(*inputs)` returns.
+    inputs: tensors, and anything else, which is passed through as it is (a list of tensors, too: these count
+        as tensors from outside, like parameters).
+    Returns what `function(*inputs)` returns. An output may be one of the inputs, but not a parameter from
+    outside as it is (return `p.view_as(p)`).
 
     Gradients: those of the plain call to 1e-12, for the inputs and for the parameters used inside, added to
     what `.grad` holds. The parameters get theirs also if no input requires grad. Inputs that don't require
