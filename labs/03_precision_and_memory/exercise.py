@@ -37,7 +37,7 @@ def round_to_bf16(x: Tensor, generator: torch.Generator | None = None) -> Tensor
         nearest:     upper half of (bits + 0x7FFF + last bit that is kept)        a tie goes to the even one
         stochastic:  upper half of (bits + u),   u whole, uniform in 0 … 0xFFFF   right on average
 
-    x: any shape, also 0-d and empty, any memory order; dtypes other than float32 are cast to it first.
+    x: any shape, also 0-d and empty, any memory order; real dtypes other than float32 are cast to it first.
     generator: None rounds to nearest: equal to `x.to(torch.bfloat16)` for every input, with subnormals,
         overflow to ±inf, signed zeros, and every NaN still a NaN (whatever its payload).
         With a generator, each entry goes by its own draw to one of its two neighbours, with the
@@ -114,6 +114,7 @@ class MasterWeights:
 
         state: from `state_dict` of an instance with as many weights; another number is a ValueError that
             changes nothing. It stays as it is, also in later steps: nothing of it is kept, all is copied.
+            Masters of another shape are refused in the same way here; `copy_` alone would repeat a row.
         Training then continues bit for bit, also if this instance has stepped before.
         """
         raise NotImplementedError("lab 03, step 2: MasterWeights.load_state_dict (README section 2)")
@@ -160,13 +161,19 @@ class LossScaler:
         raise NotImplementedError("lab 03, step 3: LossScaler.get_scale (README section 3)")
 
     def scale(self, loss: Tensor) -> Tensor:
-        """loss · scale, a new tensor that can be differentiated."""
+        """loss · scale, a new tensor that can be differentiated.
+
+        As in torch the factor is a float32 tensor without dimensions: a 0-d float16 or bfloat16 loss comes
+        back in float32, where it has room, any other one in its own dtype. A Python number as factor keeps
+        the dtype, and is right as well.
+        """
         raise NotImplementedError("lab 03, step 3: LossScaler.scale (README section 3)")
 
     def unscale_(self, optimizer: Optimizer) -> None:
         """Multiply every gradient of all groups by 1/scale, in place, and note if an entry is inf or NaN.
 
-        Parameters without gradient are skipped. A second call for this optimizer before `update`, or a call
+        Entries are judged as they come, before the multiplication. Parameters without gradient are skipped;
+        if none has one, nothing is bad. A second call for this optimizer before `update`, or a call
         after its `step`, is a RuntimeError that changes nothing.
         """
         raise NotImplementedError("lab 03, step 3: LossScaler.unscale_ (README section 3)")
@@ -185,7 +192,8 @@ class LossScaler:
 
         Anything bad in any optimizer: scale · backoff_factor, counter 0; there is no lower bound. Else
         counter + 1, and when that reaches growth_interval: scale · growth_factor, counter 0.
-        As in torch the scale is a float32 number, and it doesn't grow beyond the largest of them.
+        Here, as in torch, the scale is a float32 number, and it doesn't grow beyond the largest of them; a
+        Python number is right as well.
         """
         raise NotImplementedError("lab 03, step 3: LossScaler.update (README section 3)")
 
@@ -194,7 +202,10 @@ class LossScaler:
         raise NotImplementedError("lab 03, step 3: LossScaler.state_dict (README section 3)")
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Continue as the scaler whose `state_dict` this is, whatever the own factors were."""
+        """Continue as the scaler whose `state_dict` this is, whatever the own factors were.
+
+        For use between two iterations: what becomes of notes that have not been updated yet is free.
+        """
         raise NotImplementedError("lab 03, step 3: LossScaler.load_state_dict (README section 3)")
 
 
@@ -226,8 +237,10 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
 
     function: takes `inputs` and returns a tensor or a tuple of tensors. It may use parameters that are not
         among `inputs`, and it may draw from torch's CPU random state.
-    inputs: tensors, and anything else, which is passed through as it is.
-    Returns what `function(*inputs)` returns.
+    inputs: tensors, and anything else, which is passed through as it is (a list of tensors, too: these count
+        as tensors from outside, like parameters).
+    Returns what `function(*inputs)` returns. An output may be one of the inputs, but not a parameter from
+    outside as it is (return `p.view_as(p)`).
 
     Gradients: those of the plain call to 1e-12, for the inputs and for the parameters used inside, added to
     what `.grad` holds. The parameters get theirs also if no input requires grad. Inputs that don't require
