@@ -21,7 +21,7 @@ from grader.verdicts import one_line
 from grader.worker import Examiner, Judgement, Limits, Stopped
 from tests.tiny_course import PLAN, SOLUTION, is_running, make_course
 
-LIMITS = Limits(test_seconds=2, import_seconds=1, cpu_seconds=0.3)
+LIMITS = Limits(test_seconds=2, import_seconds=1, cpu_seconds=0.3, files=100)
 
 SUBMISSIONS = {
     "syntax error": "def double(x:\n    return x\n",
@@ -217,7 +217,7 @@ def test_a_fresh_process_runs_the_file_that_was_handed_in(examiner: Examiner) ->
 
 
 def test_a_folder_that_the_last_test_fills_costs_that_test_alone(examiner: Examiner) -> None:
-    fill = "[open(f'f{n}', 'w').close() for n in range(1200)]"
+    fill = "[open(f'f{n}', 'w').close() for n in range(150)]"
     judgement = examiner.judge(SOLUTION.replace("return x / 2", f"x == 3.0 and {fill}\n    return x / 2"))
     assert kinds(judgement) == ["pass", "pass", "pass", "crashed"]
 
