@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from grader.authoring.numbers import signed, superscript
+
 
 def seeded(seed: int) -> torch.Generator:
     """Return a fresh random stream."""
@@ -34,12 +36,7 @@ def rms(x: Tensor) -> float:
 def scientific(value: float, digits: int = 0) -> str:
     """Write 0.00012 as 1.2·10⁻⁴."""
     mantissa, exponent = f"{value:.{digits}e}".split("e")
-    return f"{mantissa}·10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
-def signed(value: float, digits: int) -> str:
-    """Write a number that may be negative, with a real minus sign."""
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{mantissa}·10{superscript(int(exponent))}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -24,9 +24,11 @@ from torch.optim import Optimizer
 
 from grader.checks import assert_holds, assert_matches, assert_same_trajectory
 from grader.comparison import Trajectory
+from grader.lab_inputs import F64, randn, same, signed_permutation, strided
 
-F64 = torch.float64
 COUNTERS = 16  # bytes that a step count and its like may take, for each parameter tensor
+
+ROUGH = 0.01  # largest error of an entry after one step in 32 or 16 bits, with the options `exact`
 
 Shape = tuple[int, ...]
 Options = Mapping[str, Any]
@@ -37,7 +39,7 @@ Path = list[dict[str, Tensor]]  # for each step, what `record` says of it
 
 def normal_gradients(rng: Generator, steps: int, shapes: Sequence[Shape]) -> list[list[Tensor]]:
     """Standard normal gradients."""
-    return [[_randn(rng, shape) for shape in shapes] for _ in range(steps)]
+    return [[randn(rng, *shape) for shape in shapes] for _ in range(steps)]
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,6 @@ class Subject:
     gradients: Callable[[Generator, int, Sequence[Shape]], list[list[Tensor]]] = normal_gradients
     atol: float = 1e-12
     rtol: float = 1e-10
-    rough: float = 0.01
-    """Largest error of an entry after one step in 32 or 16 bits, with the options `exact`."""
     continues: float = 1e-14
     """How exactly a loaded `state_dict` must continue."""
     makes_groups: bool = False
@@ -153,28 +153,13 @@ def tensors_in(value: object) -> Iterator[Tensor]:
             yield from tensors_in(item)
 
 
-def strided(x: Tensor) -> Tensor:
-    """The same values in another memory order: `view(-1)` fails on it, `reshape(-1)` makes a copy."""
-    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.ndim > 1 else torch.stack([x, x], -1)[..., 0]
-
-
-def signed_permutation(rng: Generator) -> Tensor:
-    """A 4×4 matrix with one 1 or −1 a row and a column: arithmetic on powers of two is exact in 16 bits."""
-    signs = torch.where(_randn(rng, (4, 1)) > 0, 1.0, -1.0).to(F64)
-    return signs * torch.eye(4, dtype=F64)[torch.randperm(4, generator=rng)]
-
-
-def _randn(rng: Generator, shape: Shape) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=F64)
-
-
 def _pair(subject: Subject, rng: Generator) -> tuple[Tensor, Tensor]:
     """A weight of the first shape, and a gradient for it."""
-    return _randn(rng, subject.shapes[0]), subject.gradients(rng, 1, subject.shapes[:1])[0][0]
+    return randn(rng, *subject.shapes[0]), subject.gradients(rng, 1, subject.shapes[:1])[0][0]
 
 
 def _starts(subject: Subject, rng: Generator) -> list[Tensor]:
-    return [_randn(rng, shape) for shape in subject.shapes]
+    return [randn(rng, *shape) for shape in subject.shapes]
 
 
 # ---- the rules --------------------------------------------------------------------------
@@ -286,11 +271,11 @@ def runs_its_closure(subject: Subject, lab: ModuleType, rng: Generator) -> None:
         what = f"the weight after {name}.step(closure)"
         subject.matches(p.detach(), lambda: subject.one_step(start, slope), what)
     nothing: Any = optimizer.step()
-    assert_matches(nothing, lambda: None, atol=0.0, rtol=0.0, what=f"what {name}.step() returns")
+    same(nothing, lambda: None, f"what {name}.step() returns")
     p.grad = None
     value: Any = optimizer.step(lambda: 2.5)
     what = f"what {name}.step(closure) returns without any gradient"
-    assert_matches(value, lambda: 2.5, atol=0.0, rtol=0.0, what=what)
+    same(value, lambda: 2.5, what)
 
 
 def leaves_gradients_and_graphs_alone(subject: Subject, lab: ModuleType, rng: Generator) -> None:
@@ -304,7 +289,7 @@ def leaves_gradients_and_graphs_alone(subject: Subject, lab: ModuleType, rng: Ge
         optimizer.step()
         assert_holds(p.grad is passed, what=f"p.grad is the same tensor after {name}'s step {number}")
         what = f"p.grad after {name}'s step {number}"
-        assert_matches(passed, lambda: gradient, atol=0.0, rtol=0.0, what=what)
+        same(passed, lambda: gradient, what)
     p.grad = torch.autograd.grad((p**3).sum(), p, create_graph=True)[0]
     optimizer.step()
     assert_holds(p.grad.requires_grad, what=f"{name} leaves the graph of p.grad alone")
@@ -329,7 +314,7 @@ def keeps_the_dtype(subject: Subject, lab: ModuleType, rng: Generator) -> None:
             return subject.one_step(start, gradient, subject.exact).to(dtype)
 
         what = f"a {dtype} weight under {subject.name}"
-        assert_matches(p.detach(), expected, atol=subject.rough, rtol=0.0, what=what)
+        assert_matches(p.detach(), expected, atol=ROUGH, rtol=0.0, what=what)
 
 
 def writes_into_the_weight_itself(subject: Subject, lab: ModuleType, rng: Generator) -> None:
@@ -352,7 +337,7 @@ def takes_a_late_group(subject: Subject, lab: ModuleType, rng: Generator) -> Non
     Its `params` is a single tensor here, which torch allows.
     """
     start, gradient = _pair(subject, rng)
-    first, late = parameters([_randn(rng, subject.shapes[0]), start])
+    first, late = parameters([randn(rng, *subject.shapes[0]), start])
     optimizer = subject.build(lab, [first], subject.options)
     first.grad = gradient.clone()
     optimizer.step()

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from grader import bans
-from grader.course import load_course
+from grader.course import Rules, load_course
 
 ROOT = Path(__file__).resolve().parents[1]
+LABS = load_course(ROOT).labs
 RULES = load_course(ROOT).find_lab("02").rules
 
 REFUSED = {
@@ -89,7 +90,7 @@ cases, rules = json.loads(sys.stdin.read())
 def below(found):
     return [found] + [other for one in found.__subclasses__() for other in below(one)]
 
-import torch._refs, torch._decomp.decompositions
+import torch._refs, torch._decomp.decompositions, torch.cpu.amp, torch.cuda.amp, torch.utils.checkpoint
 held = bans.apply_bans(Rules(**rules))
 found = {}
 for name, code in cases.items():
@@ -103,12 +104,11 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def found() -> dict[str, str]:
-    """What became of each case, all in one process."""
+def outcomes(cases: dict[str, str], rules: Rules) -> dict[str, str]:
+    """What becomes of each case under a lab's bans, in one process: "refused", "returned", or the error."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHILD],
-        input=json.dumps([{**REFUSED, **ALLOWED}, RULES.model_dump()]),
+        input=json.dumps([cases, rules.model_dump()]),
         capture_output=True,
         text=True,
         check=True,
@@ -116,6 +116,11 @@ def found() -> dict[str, str]:
     )
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, str]:
+    return outcomes({**REFUSED, **ALLOWED}, RULES)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -128,12 +133,12 @@ def test_what_a_lab_is_written_with_works(found: dict[str, str], name: str) -> N
     assert found[name] == "returned"
 
 
-@pytest.mark.parametrize("name", RULES.banned_names)
+@pytest.mark.parametrize("name", dict.fromkeys(name for lab in LABS for name in lab.rules.banned_names))
 def test_every_banned_name_exists_in_this_torch(name: str) -> None:
     assert bans.find(name) is not None
 
 
-@pytest.mark.parametrize("pattern", RULES.banned_operators)
+@pytest.mark.parametrize("pattern", dict.fromkeys(one for lab in LABS for one in lab.rules.banned_operators))
 def test_every_pattern_fits_an_operator_of_this_torch(pattern: str) -> None:
     assert bans._operators(RULES.model_copy(update={"banned_operators": (pattern,)}))
 

@@ -19,14 +19,10 @@ from torch.autograd.function import BackwardCFunction
 from torch.nn import functional
 
 from grader.checks import assert_holds, assert_matches, assert_raises
+from grader.lab_inputs import between, number, randn, same, strided
 
 F64, F32 = torch.float64, torch.float32
 SHAPES = [(), (1,), (6,), (3, 4), (2, 3, 4), (0, 3)]
-
-
-def same(actual, expected, what):
-    """Equal to the last bit."""
-    assert_matches(actual, expected, atol=0.0, rtol=0.0, what=what)
 
 
 def close(actual, expected, what):
@@ -42,25 +38,6 @@ def near(actual, expected, what):
 def single(actual, expected, what):
     """Equal as far as float32 goes."""
     assert_matches(actual, expected, atol=1e-5, rtol=1e-5, what=what)
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng, dtype=F64)
-
-
-def number(rng, low=0.5, high=2.0):
-    """A float between low and high: an answer that was written down beforehand doesn't fit it."""
-    return low + (high - low) * float(torch.rand((), generator=rng, dtype=F64))
-
-
-def between(rng, low, high):
-    """A whole number from low to high, ends included."""
-    return int(torch.randint(low, high + 1, (), generator=rng))
-
-
-def strided(x):
-    """The same values in another memory order: `view(-1)` fails on it, `reshape(-1)` makes a copy."""
-    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.ndim > 1 else torch.stack([x, x], -1)[..., 0]
 
 
 def expanded(x):
@@ -788,8 +765,8 @@ def check_index(index, expected, what):
 def check_repr(report, item):
     """The report's repr holds the numbers, in whatever form."""
     shown = [float(text) for text in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", repr(report))]
-    for number in (*item.index, item.analytic, item.numeric, item.error):
-        there = any(math.isclose(number, other, rel_tol=0.1, abs_tol=1e-12) for other in shown)
+    for entry in (*item.index, item.analytic, item.numeric, item.error):
+        there = any(math.isclose(entry, other, rel_tol=0.1, abs_tol=1e-12) for other in shown)
         assert_holds(there, what="repr(report) shows index, analytic, numeric and error")
 
 

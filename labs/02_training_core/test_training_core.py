@@ -14,24 +14,12 @@ from torch import nn
 from torch.nn import functional
 
 from grader.checks import assert_holds, assert_matches, assert_raises, assert_within
-from grader.optimizer_contract import (
-    RULES,
-    Subject,
-    parameters,
-    record,
-    run,
-    signed_permutation,
-    strided,
-)
+from grader.lab_inputs import between, number, randn, random_seed, same, signed_permutation, strided
+from grader.optimizer_contract import RULES, Subject, parameters, record, run
 
 F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
 CLOSE = {"atol": 1e-12, "rtol": 1e-10}
 NEAR = {"atol": 1e-10, "rtol": 1e-9}
-
-
-def same(actual, expected, what):
-    """Equal to the last bit."""
-    assert_matches(actual, expected, atol=0.0, rtol=0.0, what=what)
 
 
 def close(actual, expected, what):
@@ -49,25 +37,6 @@ def rough(actual, expected, what):
     exact = isinstance(actual, torch.Tensor) and actual.dtype == F32
     tolerance = {"atol": 1e-3, "rtol": 1e-3} if exact else {"atol": 0.1, "rtol": 0.1}
     assert_matches(actual, expected, **tolerance, what=what)
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng, dtype=F64)
-
-
-def between(rng, low, high):
-    """A whole number from low to high, ends included."""
-    return int(torch.randint(low, high + 1, (), generator=rng))
-
-
-def number(rng, low=0.5, high=2.0):
-    """A float between low and high: an answer that was written down beforehand doesn't fit it."""
-    return low + (high - low) * float(torch.rand((), generator=rng, dtype=F64))
-
-
-def random_seed(rng):
-    """For a generator that the code under test may draw from: it must not move the test's own inputs."""
-    return int(torch.randint(2**40, (), generator=rng))
 
 
 # ---------------------------------------------------------------------------- step 1: initialisation

@@ -13,37 +13,14 @@ from torch import nn
 from torch.nn import functional
 
 from grader.checks import assert_holds, assert_matches, assert_raises, assert_same_trajectory, assert_within
+from grader.lab_inputs import between, randn, random_seed, same, strided
 
 F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
-
-
-def same(actual, expected, what):
-    """Equal to the last bit."""
-    assert_matches(actual, expected, atol=0.0, rtol=0.0, what=what)
 
 
 def close(actual, expected, what):
     """Equal but for a few roundings."""
     assert_matches(actual, expected, atol=1e-12, rtol=1e-12, what=what)
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng, dtype=F64)
-
-
-def strided(x):
-    """The same values in another memory order: `view(-1)` fails on it, `reshape(-1)` makes a copy."""
-    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.ndim > 1 else torch.stack([x, x], -1)[..., 0]
-
-
-def between(rng, low, high):
-    """A whole number from low to high, ends included."""
-    return int(torch.randint(low, high + 1, (), generator=rng))
-
-
-def random_seed(rng):
-    """For a generator that the code under test may draw from: it must not move the test's own inputs."""
-    return int(torch.randint(2**40, (), generator=rng))
 
 
 def of_seed(seed):

@@ -15,16 +15,12 @@ import torch
 from torch import nn
 
 from grader.checks import assert_holds, assert_matches, assert_raises, assert_within
-from grader.optimizer_contract import RULES, Subject, grouped, parameters, record, run, strided
+from grader.lab_inputs import between, number, randn, same, strided
+from grader.optimizer_contract import RULES, Subject, grouped, parameters, record, run
 
 F64, F32, BF16 = torch.float64, torch.float32, torch.bfloat16
 CLOSE = {"atol": 1e-12, "rtol": 1e-10}
 NEAR = {"atol": 1e-10, "rtol": 1e-9}
-
-
-def same(actual, expected, what):
-    """Equal to the last bit."""
-    assert_matches(actual, expected, atol=0.0, rtol=0.0, what=what)
 
 
 def close(actual, expected, what):
@@ -35,20 +31,6 @@ def close(actual, expected, what):
 def near(actual, expected, what):
     """Equal where singular vectors are involved."""
     assert_matches(actual, expected, **NEAR, what=what)
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng, dtype=F64)
-
-
-def between(rng, low, high):
-    """A whole number from low to high, ends included."""
-    return int(torch.randint(low, high + 1, (), generator=rng))
-
-
-def number(rng, low=0.5, high=2.0):
-    """A float between low and high: an answer that was written down beforehand doesn't fit it."""
-    return low + (high - low) * float(torch.rand((), generator=rng, dtype=F64))
 
 
 def orthonormal(rng, rows, columns):

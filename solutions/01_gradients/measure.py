@@ -4,11 +4,10 @@ Run `python solutions/01_gradients/measure.py` to see them all.
 Seeds are fixed, and numbers keep only as many digits as every machine agrees on.
 """
 
-import importlib.util
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from pathlib import Path
 from types import ModuleType
@@ -18,18 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from grader.authoring.numbers import percent, signed, superscript, table
+from grader.implementations import load
+
 SOLUTION = Path(__file__).with_name("solution.py")
 NOTEBOOK = Path(__file__).parents[2] / "labs" / "01_gradients" / "notebook_source.py"
-
-
-def load_solution() -> ModuleType:
-    """Import the solution beside this file by its exact path."""
-    spec = importlib.util.spec_from_file_location("gradients_solution", SOLUTION)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{SOLUTION} can't be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def load_cell(title: str, core: ModuleType) -> dict[str, Any]:
@@ -51,7 +43,7 @@ def load_cell(title: str, core: ModuleType) -> dict[str, Any]:
 def measure() -> dict[str, str]:
     """Return the text of every marker: name -> number, words or Markdown table."""
     torch.set_num_threads(1)
-    core = load_solution()
+    core = load(SOLUTION)
     parts = (
         measure_activations,
         measure_inverse,
@@ -72,29 +64,11 @@ def measure() -> dict[str, str]:
 # ---- writing numbers ------------------------------------------------------------------
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def superscript(number: int) -> str:
-    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
 def order(error: float, floor: float = 1e-15) -> str:
     """An error as a power of ten, rounded on the logarithmic scale."""
     if error < floor:
         return f"below 10{superscript(round(math.log10(floor)))}"
     return f"10{superscript(round(math.log10(error)))}"
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.0f} %"
-
-
-def signed(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
 
 
 # ---- 1: activations -------------------------------------------------------------------

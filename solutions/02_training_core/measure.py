@@ -4,7 +4,6 @@ Run `python solutions/02_training_core/measure.py` to see them all.
 Seeds are fixed, and numbers keep only as many digits as every machine agrees on.
 """
 
-import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,9 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
+from grader.authoring.numbers import percent, power, superscript, table
+from grader.implementations import load
+
 SOLUTION = Path(__file__).with_name("solution.py")
 CUBIC = (1.5, -0.5, 0.0)
 QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -20,20 +22,10 @@ MUON_RATES = (0.02, 0.1, 0.2, 0.3)
 MUON_STEPS = 50
 
 
-def load_solution() -> ModuleType:
-    """Import the solution beside this file by its exact path."""
-    spec = importlib.util.spec_from_file_location("training_core_solution", SOLUTION)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{SOLUTION} can't be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def measure() -> dict[str, str]:
     """Return the text of every marker: name -> number, words or Markdown table."""
     torch.set_num_threads(1)
-    core = load_solution()
+    core = load(SOLUTION)
     parts = (
         measure_init,
         measure_norms,
@@ -55,22 +47,6 @@ def measure() -> dict[str, str]:
 # ---- writing numbers ------------------------------------------------------------------
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def power(value: float, digits: int = 2) -> str:
-    """3.4e+31 as `3.4·10³¹`, in characters that need no formula."""
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return f"{mantissa}·10{superscript(int(exponent))}"
-
-
-def superscript(number: int) -> str:
-    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
 def plain_or_power(value: float) -> str:
     return f"{value:.2f}" if 0.01 <= value < 100 else power(value)
 
@@ -78,10 +54,6 @@ def plain_or_power(value: float) -> str:
 def nearest(value: float, grid: float) -> str:
     """Round to a multiple of `grid`: coarser than a decimal digit, finer than none."""
     return f"{round(value / grid) * grid:.3f}"
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.0f} %"
 
 
 def below_rounding(error: float) -> str:

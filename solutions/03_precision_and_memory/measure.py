@@ -4,7 +4,6 @@ Run `python solutions/03_precision_and_memory/measure.py` to see them all.
 Seeds are fixed, and numbers keep only as many digits as every machine agrees on.
 """
 
-import importlib.util
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,24 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from grader.authoring.numbers import minus, percent, power, table
+from grader.implementations import load
+
 SOLUTION = Path(__file__).with_name("solution.py")
 LLAMA_7B = 6_738_415_616  # parameters
-
-
-def load_solution() -> ModuleType:
-    """Import the solution beside this file by its exact path."""
-    spec = importlib.util.spec_from_file_location("precision_solution", SOLUTION)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{SOLUTION} can't be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def measure() -> dict[str, str]:
     """Return the text of every marker: name -> number, words or Markdown table."""
     torch.set_num_threads(1)
-    lab = load_solution()
+    lab = load(SOLUTION)
     parts = (measure_rounding, measure_absorption, measure_masters, measure_float16, measure_scaler)
     texts: dict[str, str] = {}
     for part in (*parts, measure_bytes, measure_checkpoint):
@@ -42,28 +34,6 @@ def measure() -> dict[str, str]:
 
 
 # ---- writing numbers ------------------------------------------------------------------
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def power(value: float, digits: int = 2) -> str:
-    """3.4e+31 as `3.4·10³¹`, in characters that need no formula."""
-    if value == 0:
-        return "0"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return f"{mantissa}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.0f} %"
-
-
-def minus(text: str) -> str:
-    return text.replace("-", "−")
 
 
 # ---- 1: rounding ------------------------------------------------------------------------

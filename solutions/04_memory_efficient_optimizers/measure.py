@@ -5,7 +5,6 @@ Seeds are fixed, and numbers keep only as many digits as every machine agrees on
 Memory of large models is measured on the meta device: real optimizers, real states, no bytes.
 """
 
-import importlib.util
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,25 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
+from grader.authoring.numbers import percent, table
+from grader.implementations import load
+
 SOLUTION = Path(__file__).with_name("solution.py")
 F64 = torch.float64
 Build = Callable[[list[tuple[str, nn.Parameter]]], Optimizer]
 
 
-def load_solution() -> ModuleType:
-    """Import the solution beside this file by its exact path."""
-    spec = importlib.util.spec_from_file_location("memory_efficient_optimizers_solution", SOLUTION)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{SOLUTION} can't be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def measure() -> dict[str, str]:
     """Return the text of every marker: name -> number, words or Markdown table."""
     torch.set_num_threads(1)
-    lab = load_solution()
+    lab = load(SOLUTION)
     parts = (
         measure_projection,
         measure_manager,
@@ -56,16 +48,6 @@ def measure() -> dict[str, str]:
 
 
 # ---- writing numbers --------------------------------------------------------------------
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def percent(fraction: float, digits: int = 0) -> str:
-    return f"{100 * fraction:.{digits}f} %"
 
 
 def randn(seed: int, *shape: int) -> Tensor:
